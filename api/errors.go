@@ -1,0 +1,230 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Code is the stable name of a failure. Codes are part of the public API: a
+// code is never renamed, and clients branch on it rather than on text.
+type Code string
+
+// Info is what the catalogue knows about a code: the HTTP status it travels
+// under, whether trying the same request again can help, and advice for the
+// person who reads it. Every code has a hint.
+type Info struct {
+	Code      Code
+	Status    int
+	Retryable bool
+	Hint      string
+}
+
+// The codes. The table below and docs/errors.md list the same set; a test
+// compares them.
+const (
+	CodeInternal           Code = "internal"
+	CodeInvalidRequest     Code = "request.invalid"
+	CodeUnknownField       Code = "request.unknown_field"
+	CodeTooLarge           Code = "request.too_large"
+	CodeNotFound           Code = "request.not_found"
+	CodeMethodNotAllowed   Code = "request.method_not_allowed"
+	CodeCanceled           Code = "request.canceled"
+	CodeTimeout            Code = "request.timeout"
+	CodeUnsupported        Code = "request.unsupported"
+	CodeInvalidToken       Code = "auth.invalid_token"
+	CodeTokenRevoked       Code = "auth.token_revoked"
+	CodeForbidden          Code = "auth.forbidden"
+	CodeWorkspaceMismatch  Code = "auth.workspace_mismatch"
+	CodeTokenNotFound      Code = "token.not_found"
+	CodeSandboxNotFound    Code = "sandbox.not_found"
+	CodeSandboxState       Code = "sandbox.invalid_state"
+	CodeSandboxExists      Code = "sandbox.exists"
+	CodeSandboxDied        Code = "sandbox.died"
+	CodeBootFailed         Code = "sandbox.boot_failed"
+	CodeTemplateNotFound   Code = "template.not_found"
+	CodeTemplateBuild      Code = "template.build_failed"
+	CodeTemplateInvalid    Code = "template.invalid"
+	CodeFileNotFound       Code = "file.not_found"
+	CodeFileExists         Code = "file.exists"
+	CodeFileIsDirectory    Code = "file.is_directory"
+	CodeFileNotDirectory   Code = "file.not_directory"
+	CodeFilePermission     Code = "file.permission_denied"
+	CodeFileInvalidPath    Code = "file.invalid_path"
+	CodeDiskFull           Code = "file.no_space"
+	CodeProcessNotFound    Code = "process.not_found"
+	CodeProcessInvalid     Code = "process.invalid"
+	CodeDriverUnavailable  Code = "driver.unavailable"
+	CodeSnapshotMismatch   Code = "snapshot.incompatible"
+	CodeSnapshotCorrupt    Code = "snapshot.corrupt"
+	CodeQuotaSandboxes     Code = "quota.sandboxes_exceeded"
+	CodeQuotaVCPU          Code = "quota.vcpu_exceeded"
+	CodeCapacity           Code = "capacity.unavailable"
+	CodeHostUnreachable    Code = "host.unreachable"
+	CodeHostSetup          Code = "host.setup_incomplete"
+	CodeDataDirLocked      Code = "server.data_dir_locked"
+	CodeStoreUnavailable   Code = "server.store_unavailable"
+	CodeStoreCorrupt       Code = "server.store_corrupt"
+	CodePortInUse          Code = "server.port_in_use"
+	CodeServerUnreachable  Code = "client.server_unreachable"
+	CodeNotAServer         Code = "client.not_a_pandastack_server"
+	CodeRateLimited        Code = "rate_limit.api"
+	CodeNotRoot            Code = "host.not_root"
+	CodeKernelFeature      Code = "host.kernel_feature_missing"
+	CodeNetworkUnavailable Code = "host.network_unavailable"
+)
+
+var catalogue = []Info{
+	{CodeInternal, http.StatusInternalServerError, true, "This is a fault of the server. Its log has the cause under the request id."},
+	{CodeInvalidRequest, http.StatusBadRequest, false, "Correct the field named in the message; /openapi.json has the schema."},
+	{CodeUnknownField, http.StatusBadRequest, false, "Remove or correct the field; /openapi.json lists the fields that exist."},
+	{CodeTooLarge, http.StatusRequestEntityTooLarge, false, "Send less; files of any size go through the fs endpoint as a stream."},
+	{CodeNotFound, http.StatusNotFound, false, "Check the path; /openapi.json lists every endpoint."},
+	{CodeMethodNotAllowed, http.StatusMethodNotAllowed, false, "Use a method that this path has; /openapi.json lists them."},
+	{CodeCanceled, 499, true, "The client closed the connection before the answer was ready."},
+	{CodeTimeout, http.StatusGatewayTimeout, true, "Allow more time (timeout_seconds), or run the command in the background."},
+	{CodeUnsupported, http.StatusNotImplemented, false, "This host or driver cannot do it; `pandastack doctor` shows what it can."},
+	{CodeInvalidToken, http.StatusUnauthorized, false, "Send `Authorization: Bearer pds_...`; the first key is in admin.key of the server's data directory."},
+	{CodeTokenRevoked, http.StatusUnauthorized, false, "The key was revoked; create another with `pandastack token create`."},
+	{CodeForbidden, http.StatusForbidden, false, "The key is valid but may not do this; use an admin key."},
+	{CodeWorkspaceMismatch, http.StatusForbidden, false, "The key belongs to another workspace."},
+	{CodeTokenNotFound, http.StatusNotFound, false, "List the keys with `pandastack token list`."},
+	{CodeSandboxNotFound, http.StatusNotFound, false, "It was deleted, its time to live ran out, or it belongs to another key; list with `pandastack sandbox list`."},
+	{CodeSandboxState, http.StatusConflict, false, "Look at the sandbox's status first (`pandastack sandbox get`)."},
+	{CodeSandboxExists, http.StatusConflict, false, "Choose another id or use the sandbox that exists."},
+	{CodeSandboxDied, http.StatusConflict, false, "The sandbox stopped by itself; its logs and events say why (a common cause is its memory limit)."},
+	{CodeBootFailed, http.StatusInternalServerError, true, "The sandbox did not start; the server's log has the console output under the sandbox id."},
+	{CodeTemplateNotFound, http.StatusNotFound, false, "List the templates with `pandastack template list`."},
+	{CodeTemplateBuild, http.StatusInternalServerError, false, "The log of the build says which step failed."},
+	{CodeTemplateInvalid, http.StatusBadRequest, false, "A template is a directory or tar of a root filesystem, or a recipe; see docs/templates.md."},
+	{CodeFileNotFound, http.StatusNotFound, false, "Check the path; relative paths start in the user's home directory."},
+	{CodeFileExists, http.StatusConflict, false, "Remove it first or choose another path."},
+	{CodeFileIsDirectory, http.StatusBadRequest, false, "The path is a directory; use the directory endpoint."},
+	{CodeFileNotDirectory, http.StatusBadRequest, false, "The path is not a directory."},
+	{CodeFilePermission, http.StatusForbidden, false, "The sandbox's own file permissions refuse this; run as root or change the mode."},
+	{CodeFileInvalidPath, http.StatusBadRequest, false, "A path may not be empty or contain NUL bytes."},
+	{CodeDiskFull, http.StatusInsufficientStorage, false, "The sandbox's disk is full; delete files or create it with a larger disk_mb."},
+	{CodeProcessNotFound, http.StatusNotFound, false, "The process has ended or was never started here."},
+	{CodeProcessInvalid, http.StatusBadRequest, false, "Check the command, the working directory and the user."},
+	{CodeDriverUnavailable, http.StatusBadRequest, false, "`pandastack doctor` says which drivers this host has, and why not the others."},
+	{CodeSnapshotMismatch, http.StatusConflict, false, "The snapshot was made by another runtime build or CPU; it is baked anew from its image."},
+	{CodeSnapshotCorrupt, http.StatusInternalServerError, false, "The bytes do not match their checksum; delete the snapshot and make it again."},
+	{CodeQuotaSandboxes, http.StatusTooManyRequests, false, "Delete sandboxes that are not needed or raise the quota."},
+	{CodeQuotaVCPU, http.StatusTooManyRequests, false, "Ask for fewer CPUs or raise the quota."},
+	{CodeCapacity, http.StatusServiceUnavailable, true, "No host has room now; try again or add a host."},
+	{CodeHostUnreachable, http.StatusServiceUnavailable, true, "The host that runs this sandbox does not answer."},
+	{CodeHostSetup, http.StatusServiceUnavailable, false, "Something this needs is not installed; `pandastack doctor` says what and how to install it."},
+	{CodeDataDirLocked, http.StatusConflict, false, "Another server uses this data directory; stop it or give this one another --data-dir."},
+	{CodeStoreUnavailable, http.StatusServiceUnavailable, true, "The database does not answer."},
+	{CodeStoreCorrupt, http.StatusInternalServerError, false, "The database file is damaged; restore it from a backup or move it away to start empty. Nothing was changed."},
+	{CodePortInUse, http.StatusConflict, false, "Another program listens there; choose another --listen."},
+	{CodeServerUnreachable, http.StatusBadGateway, true, "Is the server running, and is PANDASTACK_API right? Start one with `pandastack server`."},
+	{CodeNotAServer, http.StatusBadGateway, false, "Something else answers at this address; check PANDASTACK_API."},
+	{CodeRateLimited, http.StatusTooManyRequests, true, "Wait for the time in Retry-After."},
+	{CodeNotRoot, http.StatusForbidden, false, "Run it as root (sudo): namespaces, mounts and cgroups need it. Sandboxed code never runs as root of the host."},
+	{CodeKernelFeature, http.StatusNotImplemented, false, "`pandastack doctor` lists what the kernel must offer."},
+	{CodeNetworkUnavailable, http.StatusServiceUnavailable, false, "The host cannot make sandbox networks; `pandastack doctor` says why."},
+}
+
+var byCode = func() map[Code]Info {
+	m := make(map[Code]Info, len(catalogue))
+	for _, i := range catalogue {
+		m[i.Code] = i
+	}
+	return m
+}()
+
+// Catalogue lists every code in a fixed order.
+func Catalogue() []Info { return append([]Info(nil), catalogue...) }
+
+// Error is the one error type from the store to the SDKs. Message is safe to
+// show to any caller. The wrapped cause is for logs and is never serialised.
+type Error struct {
+	Code      Code           `json:"code" doc:"Stable name of the failure" example:"sandbox.not_found"`
+	Message   string         `json:"message" doc:"What happened, for people"`
+	Hint      string         `json:"hint,omitempty" doc:"What to do about it"`
+	RequestID string         `json:"request_id,omitempty" doc:"Names this request in the server's log" example:"req_3f9c2a"`
+	Details   map[string]any `json:"details,omitempty" doc:"More, by code: retryable, retry_after_sec, field, ..."`
+	cause     error
+}
+
+// Envelope is the body of every failed request.
+type Envelope struct {
+	Error *Error `json:"error"`
+}
+
+// Errorf makes an error with a code. A %w verb wraps a cause, whose text does
+// become part of the message: use Wrap where the cause may not be shown.
+func Errorf(code Code, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Code: code, Message: err.Error(), Hint: byCode[code].Hint, cause: errors.Unwrap(err)}
+}
+
+// Wrap makes an error with a code whose cause is kept for the log only.
+func Wrap(code Code, cause error, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Hint: byCode[code].Hint, cause: cause}
+}
+
+// With returns a copy of the error with one more detail.
+func (e *Error) With(key string, value any) *Error {
+	c := *e
+	c.Details = make(map[string]any, len(e.Details)+1)
+	for k, v := range e.Details {
+		c.Details[k] = v
+	}
+	c.Details[key] = value
+	return &c
+}
+
+// WithHint returns a copy of the error whose advice replaces the catalogue's.
+func (e *Error) WithHint(hint string) *Error {
+	c := *e
+	c.Hint = hint
+	return &c
+}
+
+func (e *Error) Error() string {
+	if e.cause != nil {
+		if msg := e.cause.Error(); msg != e.Message {
+			return fmt.Sprintf("%s: %s: %s", e.Code, e.Message, msg)
+		}
+	}
+	return fmt.Sprintf("%s: %s", e.Code, e.Message)
+}
+
+// Unwrap gives the cause, which stays on this side of the wire.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Is reports whether target is an *Error with the same code, so that
+// errors.Is(err, &api.Error{Code: c}) works.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code && t.Message == ""
+}
+
+// Status is the HTTP status the error travels under.
+func (e *Error) Status() int {
+	if i, ok := byCode[e.Code]; ok {
+		return i.Status
+	}
+	return http.StatusInternalServerError
+}
+
+// CodeOf gives the code of an error, or CodeInternal for one that has none.
+func CodeOf(err error) Code {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return CodeInternal
+}
+
+// AsError gives the coded error within err. An error without a code becomes
+// CodeInternal with a message that says nothing of its cause.
+func AsError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return Wrap(CodeInternal, err, "something went wrong on the server")
+}
