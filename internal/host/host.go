@@ -1,0 +1,123 @@
+// Package host is what the control plane may ask of a machine that runs
+// sandboxes. In one process the agent is called directly; across machines the
+// same interface is spoken over HTTP with mutual TLS (Handler and Client). Both
+// pass the suite in hosttest, so a single machine is the distributed system
+// minus the wire.
+//
+// # Rules
+//
+// A host owns the truth about its sandboxes; the control plane owns what is
+// wanted. Every method is safe to repeat: creating an id that exists answers
+// sandbox.exists, deleting one that does not answers nil. A sandbox that Create
+// returned survives the death of the host's agent and is in List after its
+// restart. A failed Create leaves nothing behind. Errors carry api codes, on
+// both sides of the wire. Bytes of Dial stream both ways without buffering
+// beyond a socket's; closing either end closes both.
+package host
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/pandastack/pandastack/api"
+)
+
+// Host runs sandboxes on one machine.
+type Host interface {
+	// Info says what the host is, what it can run and how full it is.
+	Info(ctx context.Context) (Info, error)
+
+	// Create starts a sandbox and returns when its guest has answered.
+	// It waits for a template that is being built.
+	Create(ctx context.Context, spec Spec) (Sandbox, error)
+	Get(ctx context.Context, id string) (Sandbox, error)
+	List(ctx context.Context) ([]Sandbox, error)
+	// Delete ends a sandbox and removes all it had. Unknown ids are nil.
+	Delete(ctx context.Context, id string) error
+	Pause(ctx context.Context, id string) error
+	Resume(ctx context.Context, id string) error
+
+	// Dial connects to a TCP port inside a sandbox.
+	Dial(ctx context.Context, id string, port int) (net.Conn, error)
+
+	Usage(ctx context.Context, id string) (api.Metrics, error)
+
+	// Templates lists what Create may name, with the progress of builds.
+	Templates(ctx context.Context) ([]api.Template, error)
+
+	// Changes streams what happened to sandboxes of this host without being
+	// asked for: at present that one died. It ends with ctx.
+	Changes(ctx context.Context) (<-chan Change, error)
+}
+
+// Spec is a sandbox to create. Zero sizes take the template's.
+type Spec struct {
+	ID       string            `json:"id"`
+	Template string            `json:"template"`
+	Driver   string            `json:"driver,omitempty"` // empty: the host's default
+	CPU      float64           `json:"cpu,omitempty"`
+	MemoryMB int               `json:"memory_mb,omitempty"`
+	DiskMB   int               `json:"disk_mb,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+	Token    string            `json:"token"` // access token of the guest daemon
+}
+
+// State of a sandbox on its host.
+type State string
+
+// The states a host knows.
+const (
+	StateRunning State = "running"
+	StatePaused  State = "paused"
+	StateFailed  State = "failed"
+)
+
+// Sandbox is what the host knows of one.
+type Sandbox struct {
+	ID        string       `json:"id"`
+	Template  string       `json:"template"`
+	Driver    string       `json:"driver"`
+	State     State        `json:"state"`
+	CPU       float64      `json:"cpu"`
+	MemoryMB  int          `json:"memory_mb"`
+	DiskMB    int          `json:"disk_mb"`
+	GuestIP   string       `json:"guest_ip"`
+	BootMode  api.BootMode `json:"boot_mode"`
+	BootMS    float64      `json:"boot_ms"`
+	BootSteps []api.Step   `json:"boot_steps,omitempty"`
+	CreatedAt time.Time    `json:"created_at"`
+	Error     *api.Error   `json:"error,omitempty"`
+}
+
+// Info describes a host.
+type Info struct {
+	ID        string       `json:"id"`
+	Name      string       `json:"name"`
+	Arch      string       `json:"arch"`
+	Kernel    string       `json:"kernel"`
+	CPUs      int          `json:"cpus"`
+	MemoryMB  int          `json:"memory_mb"`
+	Sandboxes int          `json:"sandboxes"`
+	Slots     int          `json:"slots"` // sandboxes that still fit, by network addresses
+	Default   string       `json:"default_driver"`
+	Drivers   []DriverInfo `json:"drivers"`
+	Ready     bool         `json:"ready"`            // creates from base restore
+	Detail    string       `json:"detail,omitempty"` // what readiness waits for, or why it cannot come
+	Runtime   string       `json:"runtime"`
+}
+
+// DriverInfo is one isolation driver as its host probed it.
+type DriverInfo struct {
+	Name    string `json:"name"`
+	Usable  bool   `json:"usable"`
+	Reason  string `json:"reason"`
+	Version string `json:"version,omitempty"`
+}
+
+// Change is something that happened to a sandbox.
+type Change struct {
+	SandboxID string     `json:"sandbox_id"`
+	State     State      `json:"state"`
+	Error     *api.Error `json:"error,omitempty"`
+}
