@@ -1,0 +1,210 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/runsc/cgroup"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/driver"
+)
+
+const (
+	cgroupParent = "/pandastack"
+	cpuPeriod    = 100_000 // microseconds
+)
+
+func cgroupName(tag, id string) string { return cgroupParent + "/" + tag + "-" + id }
+
+// newCgroup makes the cgroup of a sentry, v1 or v2, with its limits.
+func newCgroup(tag, id string, l driver.Limits) (cgroup.Cgroup, error) {
+	cg, err := cgroup.NewFromPath(cgroupName(tag, id), false)
+	if err != nil {
+		return nil, api.Wrap(api.CodeKernelFeature, err, "this host has no usable cgroups")
+	}
+	if err := cg.Install(resources(l)); err != nil {
+		return nil, api.Wrap(api.CodeKernelFeature, err, "cannot make a cgroup with the sandbox's limits")
+	}
+	for _, c := range []string{"memory", "cpu", "pids"} {
+		if _, err := os.Stat(cg.MakePath(c)); err != nil {
+			removeCgroup(cg)
+			return nil, api.Errorf(api.CodeKernelFeature, "the kernel's %s cgroup controller is missing, so the sandbox's limits cannot be enforced", c)
+		}
+	}
+	return cg, nil
+}
+
+func resources(l driver.Limits) *specs.LinuxResources {
+	quota, period := int64(l.CPU*cpuPeriod), uint64(cpuPeriod)
+	memory := l.MemoryBytes
+	return &specs.LinuxResources{
+		CPU:    &specs.LinuxCPU{Quota: &quota, Period: &period},
+		Memory: &specs.LinuxMemory{Limit: &memory},
+		Pids:   &specs.LinuxPids{Limit: int64(l.Tasks)},
+	}
+}
+
+// openCgroup finds the cgroup of a sentry that an earlier process started.
+func openCgroup(tag, id string) (cgroup.Cgroup, error) {
+	return cgroup.NewFromPath(cgroupName(tag, id), false)
+}
+
+// addToCgroup moves a process and all below it. Children that start later are
+// born there.
+func addToCgroup(cg cgroup.Cgroup, pid int) error {
+	for _, p := range descendants(pid) {
+		for dir := range controllerDirs(cg) {
+			err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(p)), 0)
+			if err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("move process %d into its cgroup: %w", p, err)
+			}
+		}
+	}
+	return nil
+}
+
+// controllerDirs is the directories of a cgroup: one on v2, one for each
+// controller on v1.
+func controllerDirs(cg cgroup.Cgroup) map[string]bool {
+	dirs := map[string]bool{}
+	for _, c := range []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "blkio", "devices", "freezer"} {
+		if path := cg.MakePath(c); path != "" {
+			if _, err := os.Stat(path); err == nil {
+				dirs[path] = true
+			}
+		}
+	}
+	return dirs
+}
+
+// removeCgroup removes the cgroup of an ended sentry, and the parent if it was
+// the last one.
+func removeCgroup(cg cgroup.Cgroup) {
+	for dir := range controllerDirs(cg) {
+		// The directory is busy until the kernel has let go of the last task.
+		for try := 0; try < 100; try++ {
+			if err := unix.Rmdir(dir); !errors.Is(err, unix.EBUSY) {
+				break
+			}
+			unix.Nanosleep(&unix.Timespec{Nsec: 5e6}, nil)
+		}
+		unix.Rmdir(filepath.Dir(dir))
+	}
+}
+
+// cgroupsOf lists the ids of sentries that have a cgroup under our tag.
+func cgroupsOf(tag string) []string {
+	seen := map[string]bool{}
+	for _, pattern := range []string{"/sys/fs/cgroup" + cgroupParent + "/" + tag + "-*", "/sys/fs/cgroup/*" + cgroupParent + "/" + tag + "-*"} {
+		dirs, _ := filepath.Glob(pattern)
+		for _, d := range dirs {
+			seen[strings.TrimPrefix(filepath.Base(d), tag+"-")] = true
+		}
+	}
+	ids := make([]string, 0, len(seen))
+	for id := range seen {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// readCounter reads one number from the first file that exists.
+func readCounter(paths ...string) (int64, bool) {
+	for _, p := range paths {
+		if b, err := os.ReadFile(p); err == nil {
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil {
+				return n, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// oomKilled reports whether the kernel ended a task of the cgroup for memory.
+func oomKilled(cg cgroup.Cgroup) bool {
+	dir := cg.MakePath("memory")
+	for _, name := range []string{"memory.events", "memory.oom_control"} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			continue
+		}
+		for _, line := range strings.Split(string(b), "\n") {
+			if f := strings.Fields(line); len(f) == 2 && f[0] == "oom_kill" && f[1] != "0" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// memoryInUse is what the sandbox holds of the host's memory: its anonymous and
+// shared pages, without the page cache of files it wrote, which the kernel
+// takes back when it needs to.
+func memoryInUse(cg cgroup.Cgroup) int64 {
+	b, err := os.ReadFile(filepath.Join(cg.MakePath("memory"), "memory.stat"))
+	if err != nil {
+		return 0
+	}
+	var total int64
+	for _, line := range strings.Split(string(b), "\n") {
+		switch f := strings.Fields(line); {
+		case len(f) != 2:
+		case f[0] == "anon", f[0] == "rss", f[0] == "shmem": // v2, v1, both
+			n, _ := strconv.ParseInt(f[1], 10, 64)
+			total += n
+		}
+	}
+	return total
+}
+
+// freezerFile is the switch of the cgroup freezer and its two positions.
+func freezerFile(cg cgroup.Cgroup) (path, on, off string) {
+	dir := cg.MakePath("freezer")
+	if v2 := filepath.Join(dir, "cgroup.freeze"); exists(v2) {
+		return v2, "1", "0"
+	}
+	return filepath.Join(dir, "freezer.state"), "FROZEN", "THAWED"
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func frozen(cg cgroup.Cgroup) bool {
+	path, on, _ := freezerFile(cg)
+	b, err := os.ReadFile(path)
+	return err == nil && strings.TrimSpace(string(b)) == on
+}
+
+// setFrozen switches the freezer and waits until every task has followed.
+func setFrozen(ctx context.Context, cg cgroup.Cgroup, want bool) error {
+	path, on, off := freezerFile(cg)
+	state := off
+	if want {
+		state = on
+	}
+	for delay := time.Millisecond; ; delay = min(2*delay, 50*time.Millisecond) {
+		if err := os.WriteFile(path, []byte(state), 0); err != nil {
+			return err
+		}
+		if frozen(cg) == want {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(delay):
+		}
+	}
+}

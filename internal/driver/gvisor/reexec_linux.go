@@ -1,0 +1,84 @@
+package gvisor
+
+import (
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+	_ "unsafe" // for go:linkname
+
+	"gvisor.dev/gvisor/runsc/cli"
+	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
+	"gvisor.dev/gvisor/runsc/cmd/util"
+	_ "gvisor.dev/gvisor/runsc/version" // owner of runscVersion
+)
+
+// moduleVersion is the gVisor version in go.mod; a test compares them.
+const moduleVersion = "v0.0.0-20260905035102-160fafc42237"
+
+// patchLevel grows when something of ours changes what a snapshot contains.
+const patchLevel = "1"
+
+// runscVersion is the string that gVisor writes into a checkpoint and compares
+// at restore. A build from the Go module leaves it unset, and then any two
+// builds would accept each other's checkpoints.
+//
+//go:linkname runscVersion gvisor.dev/gvisor/runsc/version.version
+var runscVersion string
+
+// sentryName and umountCommand are how gVisor starts our binary again.
+const (
+	sentryName    = "runsc-sandbox"
+	umountCommand = "umount"
+)
+
+// IsReexec reports whether this process was started by gVisor to be a sentry or
+// one of its helpers. Such a process must call Main before anything else.
+func IsReexec() bool {
+	return filepath.Base(os.Args[0]) == sentryName ||
+		len(os.Args) > 1 && os.Args[0] == "/proc/self/exe" && os.Args[1] == umountCommand
+}
+
+// Main runs the role that gVisor started this process for and does not return.
+func Main() {
+	setVersion()
+	if filepath.Base(os.Args[0]) == sentryName {
+		installSeccomp()
+		// The time until the guest runs is spent decoding a checkpoint. A
+		// collection in the middle of it would cost more than the memory
+		// it frees, so the collector waits, and catches up afterwards.
+		debug.SetGCPercent(400)
+		go collectAfterRestore()
+	}
+	cli.Run(nil, map[util.SubCommand]string{
+		new(sentrycmd.Boot):   "",
+		new(sentrycmd.Umount): "",
+	}, nil)
+	os.Exit(0)
+}
+
+// collectAfterRestore gives the garbage of booting and restoring back to the
+// host once the guest runs, then ends. A waiting shell allocates nothing; a
+// restore allocates several megabytes within milliseconds.
+func collectAfterRestore() {
+	const period = time.Second
+	const restored = 2 << 20
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	read := func() uint64 {
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	time.Sleep(period)
+	base := read()
+	for last := base; ; {
+		time.Sleep(period)
+		now := read()
+		if now-base > restored && now-last < restored {
+			break
+		}
+		last = now
+	}
+	debug.SetGCPercent(100)
+	debug.FreeOSMemory()
+}
