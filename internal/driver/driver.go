@@ -39,8 +39,9 @@
 // Network. A limit that the driver cannot enforce makes Start fail.
 //
 // Pause freezes every task of the guest and Resume lets them go on; both are
-// idempotent. Stop ends the machine at once, frees all it held, and is
-// idempotent. Wait returns when the machine has ended, however it ended, any
+// idempotent. Stop ends the machine at once, frees all it held, cuts every
+// connection that Dial gave, and is idempotent; it is due also for a machine
+// that has ended by itself. Wait returns when the machine has ended, however it ended, any
 // number of times and from any process that has attached. Usage never blocks on
 // the guest. Every method honours its context: when it ends, the method returns
 // soon, and Start and Snapshot undo what they did.

@@ -166,6 +166,18 @@ func (b *box) sh(t *testing.T, line string) string {
 	return strings.TrimSuffix(out, "\n")
 }
 
+// watch stops the machine when it has ended by itself, as an agent does.
+func (b *box) watch(ctx context.Context) <-chan driver.Exit {
+	exits := make(chan driver.Exit, 1)
+	go func() {
+		if exit, err := b.Wait(ctx); err == nil {
+			b.Stop(ctx)
+			exits <- exit
+		}
+	}()
+	return exits
+}
+
 // background starts a shell line and leaves it running.
 func (b *box) background(t *testing.T, line string) {
 	t.Helper()

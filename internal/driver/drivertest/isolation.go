@@ -65,6 +65,7 @@ func (s *suite) testLimits(t *testing.T) {
 		b := s.start(t, s.spec(t))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
+		exits := b.watch(ctx)
 		// tail keeps a line without an end in memory.
 		out, code, err := b.run(ctx, "head -c 1500000000 /dev/zero | tail >/dev/null")
 		if err == nil && code == 0 {
@@ -73,10 +74,13 @@ func (s *suite) testLimits(t *testing.T) {
 		if u, err := b.Usage(t.Context()); err == nil && u.MemoryBytes > Limits.MemoryBytes {
 			t.Errorf("Usage.MemoryBytes = %d, over the limit", u.MemoryBytes)
 		} else if err != nil {
-			// The whole machine ended: then Wait must say why.
-			exit, err := b.Wait(t.Context())
-			if err != nil || !strings.Contains(exit.Reason, "memory") {
-				t.Errorf("Wait after the memory limit = %+v, %v", exit, err)
+			// The whole machine ended: then Wait must say why, and nobody
+			// may be left waiting for an answer of it.
+			if exit := <-exits; !strings.Contains(exit.Reason, "memory") {
+				t.Errorf("Wait after the memory limit = %+v", exit)
+			}
+			if ctx.Err() != nil {
+				t.Error("a connection of the machine that ended was not cut")
 			}
 		}
 	})
@@ -106,7 +110,8 @@ func (s *suite) testLimits(t *testing.T) {
 		b := s.start(t, spec)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		b.run(ctx, "i=0; while [ $i -lt 500 ]; do sleep 30 & i=$((i+1)); done 2>/dev/null; kill $(jobs -p)")
+		b.watch(ctx)
+		b.run(ctx, "i=0; while [ $i -lt 500 ]; do sleep 30 >/dev/null 2>&1 & i=$((i+1)); done 2>/dev/null")
 		if u, err := b.Usage(t.Context()); err == nil && u.Tasks > 200 {
 			t.Errorf("%d tasks in a machine with 200", u.Tasks)
 		}

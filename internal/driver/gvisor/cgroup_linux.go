@@ -37,7 +37,7 @@ func newCgroup(tag, id string, l driver.Limits) (cgroup.Cgroup, error) {
 	}
 	for _, c := range []string{"memory", "cpu", "pids"} {
 		if _, err := os.Stat(cg.MakePath(c)); err != nil {
-			removeCgroup(cg)
+			removeCgroup(tag, id)
 			return nil, api.Errorf(api.CodeKernelFeature, "the kernel's %s cgroup controller is missing, so the sandbox's limits cannot be enforced", c)
 		}
 	}
@@ -61,9 +61,9 @@ func openCgroup(tag, id string) (cgroup.Cgroup, error) {
 
 // addToCgroup moves a process and all below it. Children that start later are
 // born there.
-func addToCgroup(cg cgroup.Cgroup, pid int) error {
+func addToCgroup(tag, id string, pid int) error {
 	for _, p := range descendants(pid) {
-		for dir := range controllerDirs(cg) {
+		for _, dir := range cgroupDirs(tag, id) {
 			err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(p)), 0)
 			if err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("move process %d into its cgroup: %w", p, err)
@@ -73,32 +73,29 @@ func addToCgroup(cg cgroup.Cgroup, pid int) error {
 	return nil
 }
 
-// controllerDirs is the directories of a cgroup: one on v2, one for each
-// controller on v1.
-func controllerDirs(cg cgroup.Cgroup) map[string]bool {
-	dirs := map[string]bool{}
-	for _, c := range []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "blkio", "devices", "freezer"} {
-		if path := cg.MakePath(c); path != "" {
-			if _, err := os.Stat(path); err == nil {
-				dirs[path] = true
-			}
-		}
+// cgroupDirs is the directories of a sentry's cgroup: one on v2, one for each
+// hierarchy on v1.
+func cgroupDirs(tag, id string) []string {
+	var dirs []string
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+		found, _ := filepath.Glob(root + cgroupName(tag, id))
+		dirs = append(dirs, found...)
 	}
 	return dirs
 }
 
 // removeCgroup removes the cgroup of an ended sentry, and the parent if it was
 // the last one.
-func removeCgroup(cg cgroup.Cgroup) {
-	for dir := range controllerDirs(cg) {
+func removeCgroup(tag, id string) {
+	for _, dir := range cgroupDirs(tag, id) {
 		// The directory is busy until the kernel has let go of the last task.
-		for try := 0; try < 100; try++ {
+		for try := 0; try < 200; try++ {
 			if err := unix.Rmdir(dir); !errors.Is(err, unix.EBUSY) {
 				break
 			}
-			unix.Nanosleep(&unix.Timespec{Nsec: 5e6}, nil)
+			time.Sleep(5 * time.Millisecond)
 		}
-		unix.Rmdir(filepath.Dir(dir))
+		unix.Rmdir(filepath.Dir(dir)) // fails while others have theirs there
 	}
 }
 

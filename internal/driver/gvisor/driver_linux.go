@@ -210,9 +210,7 @@ func (d *Driver) sentryFor(ctx context.Context, spec driver.Spec) (*sentry, bool
 // discard ends a sentry that has no machine and removes what it had.
 func (d *Driver) discard(ctx context.Context, s *sentry) {
 	s.kill(ctx)
-	if cg, err := openCgroup(d.tag, s.id); err == nil {
-		removeCgroup(cg)
-	}
+	removeCgroup(d.tag, s.id)
 	os.RemoveAll(s.dir)
 }
 

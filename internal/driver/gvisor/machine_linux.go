@@ -44,6 +44,7 @@ type machine struct {
 	hostname string
 	created  time.Time
 	boot     driver.Boot
+	conns    conns
 
 	mu      sync.Mutex // one of pause, resume, snapshot or stop at a time
 	stopped bool
@@ -107,7 +108,11 @@ func (m *machine) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if port < 1 || port > 65535 {
 		return nil, api.Errorf(api.CodeInvalidRequest, "port %d is not between 1 and 65535", port)
 	}
-	return dialGuest(ctx, m.network, port)
+	c, err := dialGuest(ctx, m.network, port)
+	if err != nil {
+		return nil, err
+	}
+	return m.conns.add(c.(*net.TCPConn)), nil
 }
 
 // awaitGuest returns when the guest program accepts connections.
@@ -224,6 +229,7 @@ func (m *machine) Stop(ctx context.Context) error {
 // release ends the sentry and removes its cgroup and socket.
 func (m *machine) release(ctx context.Context) {
 	m.stopped = true
+	m.conns.cut()
 	cg, err := m.cgroup()
 	m.s.signalKill()
 	if err == nil {
@@ -231,7 +237,5 @@ func (m *machine) release(ctx context.Context) {
 		setFrozen(ctx, cg, false)
 	}
 	m.s.kill(ctx)
-	if err == nil {
-		removeCgroup(cg)
-	}
+	removeCgroup(m.d.tag, m.s.id)
 }

@@ -23,6 +23,7 @@ import (
 const (
 	upperFile   = "upper"       // pages of files that the guest wrote
 	consoleFile = "console.log" // what the guest program printed
+	stdinFile   = "stdin"       // empty
 	panicFile   = "panic.log"   // why the sentry died, if it had time to say
 	specFile    = "config.json" // gVisor's description of the guest
 )
@@ -63,7 +64,7 @@ func (d *Driver) newSentry(ctx context.Context, id, dir string, spec driver.Spec
 	}
 	defer func() {
 		if err != nil {
-			removeCgroup(cg)
+			removeCgroup(d.tag, id)
 		}
 	}()
 
@@ -98,7 +99,7 @@ func (d *Driver) newSentry(ctx context.Context, id, dir string, spec driver.Spec
 	if s.started, err = startTime(s.pid); err != nil {
 		return nil, err
 	}
-	if err := addToCgroup(cg, s.pid); err != nil {
+	if err := addToCgroup(d.tag, id, s.pid); err != nil {
 		return nil, err
 	}
 	return s, ctx.Err()
@@ -148,11 +149,13 @@ func startSandbox(conf *config.Config, args *sandbox.Args, dir string) (sb *sand
 		return nil, err
 	}
 	defer console.Close()
-	null, err := os.Open(os.DevNull)
+	// An empty file of its own: gVisor gives the streams to the sentry's user,
+	// which the host's /dev/null may not become.
+	empty, err := os.OpenFile(filepath.Join(dir, stdinFile), os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	defer null.Close()
+	defer empty.Close()
 	defer func() {
 		if p := recover(); p != nil {
 			sb, err = nil, fmt.Errorf("gVisor panicked: %v", p)
@@ -161,7 +164,7 @@ func startSandbox(conf *config.Config, args *sandbox.Args, dir string) (sb *sand
 	stdioMu.Lock()
 	defer stdioMu.Unlock()
 	stdin, stdout, stderr := os.Stdin, os.Stdout, os.Stderr
-	os.Stdin, os.Stdout, os.Stderr = null, console, console
+	os.Stdin, os.Stdout, os.Stderr = empty, console, console
 	defer func() { os.Stdin, os.Stdout, os.Stderr = stdin, stdout, stderr }()
 	return sandbox.New(conf, args)
 }

@@ -44,11 +44,8 @@ func (d *Driver) Sweep(ctx context.Context, keep []driver.Handle) error {
 		s.kill(ctx)
 	}
 	for _, id := range cgroupsOf(d.tag) {
-		if keepID[id] {
-			continue
-		}
-		if cg, err := openCgroup(d.tag, id); err == nil {
-			removeCgroup(cg)
+		if !keepID[id] {
+			removeCgroup(d.tag, id)
 		}
 	}
 	return d.sweepFiles(keepID)

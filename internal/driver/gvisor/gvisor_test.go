@@ -1,0 +1,302 @@
+//go:build linux
+
+package gvisor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"gvisor.dev/gvisor/runsc/boot/filter"
+
+	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/driver"
+	"github.com/pandastack/pandastack/internal/driver/drivertest"
+	"github.com/pandastack/pandastack/internal/guest"
+	"github.com/pandastack/pandastack/internal/hostnet"
+	"github.com/pandastack/pandastack/internal/image"
+)
+
+// childEnv makes the test binary start one machine and wait to be killed.
+const childEnv = "GVISOR_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if IsReexec() {
+		Main()
+	}
+	if spec := os.Getenv(childEnv); spec != "" {
+		if err := childMain(spec); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	code := m.Run()
+	if made.dir != "" {
+		os.RemoveAll(made.dir)
+	}
+	os.Exit(code)
+}
+
+// made holds the images of the tests, built once.
+var made struct {
+	once  sync.Once
+	dir   string
+	root  image.Image
+	guest image.Image
+	err   error
+}
+
+// images gives a small root and the guest program as EROFS images.
+func images(t *testing.T) (root, guestImage image.Image) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: gVisor machines need root")
+	}
+	made.once.Do(func() { made.err = makeImages() })
+	if made.err != nil {
+		t.Fatal(made.err)
+	}
+	return made.root, made.guest
+}
+
+func makeImages() (err error) {
+	if made.dir, err = os.MkdirTemp("", "pandastack-gvisor-"); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	tree := filepath.Join(made.dir, "tree")
+	if err := busyboxTree(tree); err != nil {
+		return err
+	}
+	program := filepath.Join(made.dir, "guest")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program, "github.com/pandastack/pandastack/cmd/guest")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the guest program: %w\n%s", err, out)
+	}
+	bytes, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	store := image.NewStore(filepath.Join(made.dir, "images"), slog.New(slog.DiscardHandler))
+	if made.root, err = store.FromDir(ctx, tree, nil); err != nil {
+		return err
+	}
+	made.guest, err = store.GuestImage(ctx, bytes)
+	return err
+}
+
+// busyboxTree makes the smallest root that has a shell.
+func busyboxTree(tree string) error {
+	const busybox = "/bin/busybox"
+	for _, dir := range []string{"bin", "dev", "etc", "home/user", "proc", "root", "sys", "tmp", "usr/bin"} {
+		if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	b, err := os.ReadFile(busybox)
+	if err != nil {
+		return fmt.Errorf("install busybox-static: %w", err)
+	}
+	for name, data := range map[string]string{
+		"bin/busybox": string(b),
+		"etc/passwd":  "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\n",
+		"etc/group":   "root:x:0:\nuser:x:1000:\n",
+	} {
+		if err := os.WriteFile(filepath.Join(tree, name), []byte(data), 0o755); err != nil {
+			return err
+		}
+	}
+	applets, err := exec.Command(busybox, "--list").Output()
+	if err != nil {
+		return err
+	}
+	for _, name := range strings.Fields(string(applets)) {
+		if name != "busybox" {
+			if err := os.Symlink("busybox", filepath.Join(tree, "bin", name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// newEnv is a world for the suite: one state directory, real network slots.
+func newEnv(t *testing.T) drivertest.Env {
+	root, guestImage := images(t)
+	state := t.TempDir()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	newDriver := func(t *testing.T) driver.Driver {
+		d, err := New(Config{StateDir: filepath.Join(state, "gvisor"), GuestImage: guestImage.Path, GuestDigest: guestImage.Digest, Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	network := hostnet.New(hostnet.Config{Owner: api.NewID()[:8]}, log)
+	if err := network.Setup(t.Context()); err != nil {
+		t.Fatalf("network: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := network.Close(context.Background()); err != nil {
+			t.Errorf("close network: %v", err)
+		}
+	})
+	return drivertest.Env{
+		New:       newDriver,
+		Image:     driver.Image{Path: root.Path, Digest: root.Digest},
+		Network:   func(t *testing.T) driver.Network { return takeSlot(t, network) },
+		Leftovers: func() []string { return leftovers(newDriver(t).(*Driver)) },
+		Dir: func(t *testing.T) string {
+			dir, err := os.MkdirTemp(state, "t-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			return dir
+		},
+	}
+}
+
+func takeSlot(t *testing.T, m *hostnet.Manager) driver.Network {
+	t.Helper()
+	slot, err := m.Take(t.Context())
+	if err != nil {
+		t.Fatalf("take a network slot: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := m.Release(context.Background(), slot); err != nil {
+			t.Errorf("release slot: %v", err)
+		}
+	})
+	return driver.Network{Namespace: slot.Namespace, Interface: slot.Interface, MAC: slot.MAC, Address: slot.Address, Gateway: slot.Gateway, MTU: slot.MTU}
+}
+
+// leftovers lists what exists of a driver on this host.
+func leftovers(d *Driver) []string {
+	var left []string
+	for _, pid := range sentriesOf(d.cfg.StateDir) {
+		left = append(left, fmt.Sprint("process ", pid))
+	}
+	for _, id := range cgroupsOf(d.tag) {
+		left = append(left, "cgroup "+id)
+	}
+	for _, dir := range []string{runDir(d.cfg.StateDir), shellsDir(d.cfg.StateDir)} {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			left = append(left, "file "+filepath.Join(dir, e.Name()))
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+func TestDriver(t *testing.T) { drivertest.Run(t, newEnv(t)) }
+
+// TestSeccompProgram looks the compiled filter up as a sentry does: by the name
+// of its configuration.
+func TestSeccompProgram(t *testing.T) {
+	p, ok := seccompProgram()
+	if !ok {
+		t.Skip("SKIPPED: no program was generated for this architecture")
+	}
+	installSeccomp()
+	if _, ok := filter.GetPrecompiled(p.Name); !ok {
+		t.Fatal("the program is not in gVisor's table after installSeccomp")
+	}
+	if want := sentryOptions(t).ConfigKey(); p.Name != want {
+		t.Errorf("the generated program is for %s\na sentry looks for    %s\nrun go generate", p.Name, want)
+	}
+}
+
+// TestVersion keeps checkpoints of different builds apart.
+func TestVersion(t *testing.T) {
+	setVersion()
+	if runscVersion != Version() || strings.Contains(Version(), "MISSING") {
+		t.Errorf("gVisor's version is %q, ours %q", runscVersion, Version())
+	}
+}
+
+// TestAttachAfterKill starts a machine in another process, kills that process
+// and attaches to the machine it left.
+func TestAttachAfterKill(t *testing.T) {
+	env := newEnv(t)
+	dir := filepath.Join(env.Dir(t), "machine")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d := env.New(t).(*Driver)
+	spec, err := json.Marshal(childSpec{
+		Config: Config{StateDir: d.cfg.StateDir, GuestImage: d.cfg.GuestImage, GuestDigest: d.cfg.GuestDigest},
+		Spec:   driver.Spec{ID: "m", Dir: dir, Image: env.Image, Limits: drivertest.Limits, Network: env.Network(t), Hostname: "m"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("/proc/self/exe")
+	child.Env = append(os.Environ(), childEnv+"="+string(spec))
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var h driver.Handle
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil || json.Unmarshal(line, &h) != nil {
+		t.Fatalf("the child answers %q, %v", line, err)
+	}
+	child.Process.Kill()
+	child.Wait()
+
+	m, err := d.Attach(t.Context(), h)
+	if err != nil {
+		t.Fatalf("Attach after the first owner was killed: %v", err)
+	}
+	g := guest.NewClient(m.Dial, "")
+	defer g.Close()
+	if err := g.Health(t.Context()); err != nil {
+		t.Errorf("the machine does not answer: %v", err)
+	}
+	if err := m.Stop(t.Context()); err != nil {
+		t.Errorf("Stop: %v", err)
+	}
+	if left := leftovers(d); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+type childSpec struct {
+	Config Config
+	Spec   driver.Spec
+}
+
+func childMain(text string) error {
+	var c childSpec
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return err
+	}
+	d, err := New(c.Config)
+	if err != nil {
+		return err
+	}
+	m, err := d.Start(context.Background(), c.Spec)
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(m.Handle()); err != nil {
+		return err
+	}
+	select {} // until killed
+}
