@@ -1,0 +1,59 @@
+package hostnet
+
+import (
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Where the host's resolvers are written. When the first file names only a
+// stub on the host itself, which sandboxes cannot reach, the second has the
+// resolvers behind it.
+var resolverFiles = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
+
+// Nameservers are the host's own resolvers that a sandbox can reach: IPv4, and
+// not an address of the host. The list may be empty, and follows changes of
+// the host's configuration.
+func (m *Manager) Nameservers() []netip.Addr { return nameservers(m.kernel.isLocal) }
+
+func nameservers(isLocal func(netip.Addr) bool) []netip.Addr {
+	var out []netip.Addr
+	for _, path := range resolverFiles {
+		for _, a := range readResolvers(path) {
+			if a.Is4() && !a.IsLoopback() && !a.IsUnspecified() && !isLocal(a) && !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		}
+		if len(out) > 0 {
+			break
+		}
+	}
+	return out
+}
+
+// readResolvers reads a resolv.conf. A file that is missing or unreadable has
+// no resolvers: a host without DNS is not an error.
+func readResolvers(path string) []netip.Addr {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil {
+		return nil
+	}
+	var out []netip.Addr
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[0] != "nameserver" {
+			continue
+		}
+		if a, err := netip.ParseAddr(fields[1]); err == nil {
+			out = append(out, a.Unmap())
+		}
+	}
+	return out
+}
