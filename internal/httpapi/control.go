@@ -1,0 +1,49 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/auth"
+	"github.com/pandastack/pandastack/internal/control"
+	"github.com/pandastack/pandastack/internal/guest"
+)
+
+// Control is what the API asks of the rules; *control.Service is it. Every
+// method authorises the caller itself, and its errors carry api codes.
+type Control interface {
+	Create(ctx context.Context, who auth.Identity, req api.CreateSandbox) (api.Sandbox, error)
+	Get(ctx context.Context, who auth.Identity, id string) (api.Sandbox, error)
+	List(ctx context.Context, who auth.Identity, q control.ListQuery) (api.SandboxList, error)
+	Delete(ctx context.Context, who auth.Identity, id string) error
+	Pause(ctx context.Context, who auth.Identity, id string) (api.Sandbox, error)
+	Resume(ctx context.Context, who auth.Identity, id string) (api.Sandbox, error)
+	Lifecycle(ctx context.Context, who auth.Identity, id string) (api.Lifecycle, error)
+	SetLifecycle(ctx context.Context, who auth.Identity, id string, l api.Lifecycle) (api.Lifecycle, error)
+
+	Guest(ctx context.Context, who auth.Identity, id string) (*guest.Client, error)
+	Exec(ctx context.Context, who auth.Identity, id string, req api.Exec) (api.ExecResult, error)
+	ExecStream(ctx context.Context, who auth.Identity, id string, req api.Exec, emit func(api.ExecEvent) error) error
+	StartCommand(ctx context.Context, who auth.Identity, id string, req api.Exec) (*guest.Process, *guest.Client, error)
+
+	Events(ctx context.Context, who auth.Identity, id string, q control.EventQuery) ([]api.Event, error)
+	FollowEvents(ctx context.Context, who auth.Identity, id string, since int64, emit func(api.Event) error) error
+	Logs(ctx context.Context, who auth.Identity, id string, o guest.LogOptions) (*guest.LogStream, error)
+	Metrics(ctx context.Context, who auth.Identity, id string) (api.Metrics, error)
+	Templates(ctx context.Context, who auth.Identity) (api.TemplateList, error)
+	Template(ctx context.Context, who auth.Identity, name string) (api.Template, error)
+	Ready(ctx context.Context) api.Health
+}
+
+var (
+	_ Control = (*control.Service)(nil)
+	_ Keys    = (*auth.Keys)(nil)
+)
+
+// Keys says who is calling and manages keys; *auth.Keys is it.
+type Keys interface {
+	Authenticate(ctx context.Context, secret string) (auth.Identity, error)
+	Create(ctx context.Context, who auth.Identity, req api.CreateToken) (api.NewToken, error)
+	List(ctx context.Context, who auth.Identity) (api.TokenList, error)
+	Revoke(ctx context.Context, who auth.Identity, prefix string) error
+}

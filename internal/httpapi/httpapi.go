@@ -1,0 +1,115 @@
+// Package httpapi is the public HTTP API: it decodes requests, asks control,
+// and writes answers and errors. Its types come from package api, and the
+// OpenAPI document is generated from the same code that serves.
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pandastack/pandastack/api"
+)
+
+// Limits of a request that is not a stream.
+const (
+	maxJSONBody     = 1 << 20          // bytes
+	bodyReadTimeout = 30 * time.Second // for a whole JSON body
+)
+
+// Deps is what the API is made of. Control, Keys and Log must be set.
+type Deps struct {
+	Control  Control
+	Keys     Keys
+	Log      *slog.Logger
+	Registry *prometheus.Registry // where metrics go; nil: a registry of its own
+	Version  api.Version
+
+	// States counts the sandboxes by state for /metrics; nil: not exported.
+	States func(ctx context.Context) (map[string]int, error)
+
+	// KeepAlive is the pause after which an idle stream sends a comment or a
+	// ping; zero: 15 s.
+	KeepAlive time.Duration
+}
+
+// API serves the HTTP API.
+type API struct {
+	Deps
+	mux     *http.ServeMux
+	huma    huma.API
+	metrics *metrics
+	active  inflight
+}
+
+// New makes the API. It starts nothing.
+func New(deps Deps) *API {
+	if deps.Registry == nil {
+		deps.Registry = prometheus.NewRegistry()
+	}
+	if deps.KeepAlive <= 0 {
+		deps.KeepAlive = 15 * time.Second
+	}
+	installErrors()
+	a := &API{Deps: deps, mux: http.NewServeMux()}
+	a.metrics = newMetrics(deps.Registry)
+	a.huma = humago.New(a.mux, humaConfig(deps.Version.Version))
+	for _, r := range a.routes() {
+		a.register(r)
+	}
+	a.serveDocument()
+	a.mux.HandleFunc("/", a.noRoute)
+	return a
+}
+
+// Wait returns when no request is being served, streams and WebSockets
+// included, or with the error of ctx.
+func (a *API) Wait(ctx context.Context) error { return a.active.wait(ctx) }
+
+// inflight counts requests, and unlike a WaitGroup may be waited for while
+// one begins.
+type inflight struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when n becomes 0; made by the first who waits
+}
+
+func (f *inflight) begin() {
+	f.mu.Lock()
+	f.n++
+	f.mu.Unlock()
+}
+
+func (f *inflight) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.n--; f.n == 0 && f.idle != nil {
+		close(f.idle)
+		f.idle = nil
+	}
+}
+
+func (f *inflight) wait(ctx context.Context) error {
+	f.mu.Lock()
+	if f.n == 0 {
+		f.mu.Unlock()
+		return nil
+	}
+	if f.idle == nil {
+		f.idle = make(chan struct{})
+	}
+	idle := f.idle
+	f.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,124 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// route is one operation of the API.
+type route struct {
+	method     string
+	path       string
+	permission permission
+	id         string // of the operation, and the name of its method in clients
+	tag        string
+	summary    string
+	handler    registrar
+	more       func(*huma.Operation) // documentation beyond the types; may be nil
+}
+
+// registrar adds an operation with its handler to the API.
+type registrar func(huma.API, huma.Operation)
+
+// typed is a handler whose input and output are Go types, which the schema,
+// the decoding and the validation come from.
+func typed[I, O any](h func(context.Context, *I) (*O, error)) registrar {
+	return func(a huma.API, op huma.Operation) { huma.Register(a, op, h) }
+}
+
+const (
+	sandboxes = "/v1/sandboxes"
+	sandbox   = sandboxes + "/{id}"
+)
+
+// routes is the whole API: one row an operation.
+func (a *API) routes() []route {
+	const get, post, put, patch, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete
+	return []route{
+		{get, "/healthz", public, "health", "system", "Whether the server is alive", typed(a.health), nil},
+		{get, "/readyz", public, "ready", "system", "Whether creates are fast yet", typed(a.ready), docReady},
+		{get, "/version", public, "version", "system", "What runs here", typed(a.version), nil},
+		{get, "/metrics", public, "prometheusMetrics", "system", "Counters for Prometheus", typed(a.prometheus), docText},
+
+		{get, "/v1/me", anyKey, "me", "keys", "Who is calling", typed(a.me), nil},
+		{get, "/v1/me/tokens", anyKey, "listTokens", "keys", "List API keys", typed(a.listTokens), nil},
+		{post, "/v1/me/tokens", adminly, "createToken", "keys", "Create an API key", typed(a.createToken), docCreateToken},
+		{del, "/v1/me/tokens/{prefix}", anyKey, "revokeToken", "keys", "Revoke an API key", typed(a.revokeToken), nil},
+
+		{get, "/v1/templates", anyKey, "listTemplates", "templates", "List templates", typed(a.listTemplates), nil},
+		{get, "/v1/templates/{name}", anyKey, "getTemplate", "templates", "Get a template", typed(a.getTemplate), nil},
+
+		{post, sandboxes, anyKey, "createSandbox", "sandboxes", "Create a sandbox", typed(a.createSandbox), docCreate},
+		{get, sandboxes, anyKey, "listSandboxes", "sandboxes", "List sandboxes", typed(a.listSandboxes), docList},
+		{get, sandbox, anyKey, "getSandbox", "sandboxes", "Get a sandbox", typed(a.getSandbox), nil},
+		{del, sandbox, anyKey, "deleteSandbox", "sandboxes", "Delete a sandbox", typed(a.deleteSandbox), nil},
+		{post, sandbox + "/pause", anyKey, "pauseSandbox", "sandboxes", "Freeze a sandbox", typed(a.pauseSandbox), nil},
+		{post, sandbox + "/resume", anyKey, "resumeSandbox", "sandboxes", "Let a paused sandbox go on", typed(a.resumeSandbox), nil},
+		{get, sandbox + "/lifecycle", anyKey, "getLifecycle", "sandboxes", "How long a sandbox lives", typed(a.getLifecycle), nil},
+		{patch, sandbox + "/lifecycle", anyKey, "setLifecycle", "sandboxes", "Change how long a sandbox lives", typed(a.setLifecycle), nil},
+		{get, sandbox + "/metrics", anyKey, "getMetrics", "sandboxes", "What a sandbox uses now", typed(a.getMetrics), nil},
+		{get, sandbox + "/logs", anyKey, "getLogs", "sandboxes", "Output of a sandbox's processes", typed(a.getLogs), docLogs},
+		{get, sandbox + "/events", anyKey, "getEvents", "sandboxes", "What happened to a sandbox", typed(a.getEvents), docEvents},
+
+		{post, sandbox + "/exec", anyKey, "exec", "exec", "Run a command and wait for it", typed(a.exec), docExec},
+		{post, sandbox + "/exec/stream", anyKey, "execStream", "exec", "Run a command and follow its output", typed(a.execStream), docExecStream},
+		{get, sandbox + "/exec/ws", anyKey, "execWebSocket", "exec", "Run a command over a WebSocket", typed(a.execSocket), docExecSocket},
+
+		{get, sandbox + "/fs", anyKey, "readFile", "files", "Read a file", typed(a.readFile), docReadFile},
+		{put, sandbox + "/fs", anyKey, "writeFile", "files", "Write a file", typed(a.writeFile), docWriteFile},
+		{del, sandbox + "/fs", anyKey, "removeFile", "files", "Remove a file or directory", typed(a.removeFile), nil},
+		{get, sandbox + "/fs/stat", anyKey, "statFile", "files", "Describe a file", typed(a.statFile), nil},
+		{get, sandbox + "/fs/dir", anyKey, "listDir", "files", "List a directory", typed(a.listDir), nil},
+		{post, sandbox + "/fs/dir", anyKey, "makeDir", "files", "Make a directory", typed(a.makeDir), docMakeDir},
+		{put, sandbox + "/fs/dir", anyKey, "putDir", "files", "Make a directory", typed(a.makeDir), docMakeDir},
+		{post, sandbox + "/fs/move", anyKey, "moveFile", "files", "Move or rename a file", typed(a.moveFile), nil},
+	}
+}
+
+// register adds one route: its documentation, then its guard, then the bound
+// on its body, then the handler.
+func (a *API) register(r route) {
+	op := huma.Operation{
+		Method:          r.method,
+		Path:            r.path,
+		OperationID:     r.id,
+		Summary:         r.summary,
+		Tags:            []string{r.tag},
+		MaxBodyBytes:    maxJSONBody + 1, // the framework refuses a body of exactly its limit
+		BodyReadTimeout: bodyReadTimeout,
+		Middlewares:     huma.Middlewares{a.guard(r.permission)},
+
+		RejectUnknownQueryParameters: true,
+	}
+	if r.permission != public {
+		op.Security = []map[string][]string{{"bearer": {}}, {"apiKey": {}}}
+	}
+	if r.id != "writeFile" { // the one body that is a stream of any length
+		op.Middlewares = append(op.Middlewares, a.boundBody)
+	}
+	if r.more != nil {
+		r.more(&op)
+	}
+	r.handler(a.huma, op)
+}
+
+// noRoute answers requests that no route takes: 405 where the path exists for
+// another method, else 404.
+func (a *API) noRoute(w http.ResponseWriter, r *http.Request) {
+	r.Pattern = "" // counted as none
+	var allowed []string
+	probe := *r
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		probe.Method = m
+		if _, pattern := a.mux.Handler(&probe); pattern != "/" && pattern != "" {
+			allowed = append(allowed, m)
+		}
+	}
+	if len(allowed) == 0 {
+		a.refuse(w, r, errNotFound(r))
+		return
+	}
+	a.refuse(w, r, errMethod(w, r, allowed))
+}
