@@ -1,0 +1,170 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/control"
+)
+
+// Defaults of a Config.
+const (
+	DefaultDataDir = "/var/lib/pandastack"
+	DefaultListen  = "127.0.0.1:8080"
+	defaultGrace   = 5 * time.Second
+)
+
+// Config is everything that a server can be told. The zero value is a server
+// with its defaults.
+type Config struct {
+	// DataDir is where everything is kept; one server at a time uses it.
+	// Default DefaultDataDir. PANDASTACK_DATA_DIR
+	DataDir string
+	// Listen is the address of the API, as host:port; port 0 takes a free
+	// one. Default DefaultListen. PANDASTACK_LISTEN
+	Listen string
+	// DatabaseURL is postgres://... or sqlite:/path. Default: SQLite in the
+	// data directory. PANDASTACK_DATABASE_URL
+	DatabaseURL string
+	// Driver isolates sandboxes that name none. Default: the best that this
+	// host can run. PANDASTACK_DRIVER
+	Driver string
+	// Images are templates beside base: a directory or tar of a root
+	// filesystem by name. One named base takes the place of the built-in.
+	Images map[string]string
+	// Mirror is the package mirror that base is made from. Default: that of
+	// the recipe. PANDASTACK_MIRROR
+	Mirror string
+	// ImageCache is a directory of images, which servers may share. Default:
+	// images in the data directory. PANDASTACK_IMAGE_CACHE
+	ImageCache string
+	// Shells is how many empty runtimes are started ahead for a template; nil
+	// lets the server choose. PANDASTACK_SHELLS
+	Shells *int
+	// GuestProgram is a file to use instead of the guest program that the
+	// build embedded. PANDASTACK_GUEST_PROGRAM
+	GuestProgram string
+	// NetworkPrefix is the IPv4 range of sandboxes. Default 10.200.0.0/16.
+	// PANDASTACK_NETWORK_PREFIX
+	NetworkPrefix string
+	// Limits bounds what callers may ask for.
+	Limits control.Limits
+	// Grace is how long a stopping server waits for requests before it ends
+	// them. Default 5 s.
+	Grace time.Duration
+
+	// OnListen is called with the address once /healthz answers.
+	OnListen func(addr string) `json:"-"`
+	// Log takes what happens. Default: nothing is logged.
+	Log *slog.Logger `json:"-"`
+	// Registry takes the metrics that /metrics shows. Default: a new one.
+	Registry *prometheus.Registry `json:"-"`
+}
+
+// FromEnv reads the settings that have an environment variable.
+func FromEnv() (Config, error) {
+	c := Config{
+		DataDir:       os.Getenv("PANDASTACK_DATA_DIR"),
+		Listen:        os.Getenv("PANDASTACK_LISTEN"),
+		DatabaseURL:   os.Getenv("PANDASTACK_DATABASE_URL"),
+		Driver:        os.Getenv("PANDASTACK_DRIVER"),
+		Mirror:        os.Getenv("PANDASTACK_MIRROR"),
+		ImageCache:    os.Getenv("PANDASTACK_IMAGE_CACHE"),
+		GuestProgram:  os.Getenv("PANDASTACK_GUEST_PROGRAM"),
+		NetworkPrefix: os.Getenv("PANDASTACK_NETWORK_PREFIX"),
+	}
+	if v := os.Getenv("PANDASTACK_SHELLS"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			return c, invalid("PANDASTACK_SHELLS", "%q is not a number", v)
+		}
+		c.Shells = &n
+	}
+	return c, nil
+}
+
+var templateName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+
+// Validate says what is wrong with a configuration. It looks at nothing but
+// the values.
+func (c Config) Validate() error {
+	if c.Listen != "" {
+		if _, port, err := net.SplitHostPort(c.Listen); err != nil || port == "" {
+			return invalid("listen", "%q is not host:port", c.Listen)
+		}
+	}
+	if c.Shells != nil && (*c.Shells < 0 || *c.Shells > 1000) {
+		return invalid("shells", "%d is not between 0 and 1000", *c.Shells)
+	}
+	if c.NetworkPrefix != "" {
+		if p, err := netip.ParsePrefix(c.NetworkPrefix); err != nil || !p.Addr().Is4() {
+			return invalid("network prefix", "%q is not an IPv4 range such as 10.200.0.0/16", c.NetworkPrefix)
+		}
+	}
+	for name, path := range c.Images {
+		if !templateName.MatchString(name) {
+			return invalid("image", "%q is not a template name: a to z, 0 to 9, and . _ - inside", name)
+		}
+		if path == "" {
+			return invalid("image", "%s has no path", name)
+		}
+	}
+	if c.Grace < 0 {
+		return invalid("grace", "%s is negative", c.Grace)
+	}
+	return nil
+}
+
+func invalid(field, format string, args ...any) error {
+	return api.Errorf(api.CodeInvalidRequest, "%s: %s", field, fmt.Sprintf(format, args...)).With("field", field).
+		WithHint("Correct the flag, or the environment variable of the same name.")
+}
+
+// complete validates a configuration and fills in the defaults.
+func (c Config) complete() (Config, error) {
+	if err := c.Validate(); err != nil {
+		return c, err
+	}
+	if c.DataDir == "" {
+		c.DataDir = DefaultDataDir
+	}
+	dir, err := filepath.Abs(c.DataDir)
+	if err != nil {
+		return c, api.Wrap(api.CodeInvalidRequest, err, "data directory: %s", err)
+	}
+	c.DataDir = dir
+	if c.Listen == "" {
+		c.Listen = DefaultListen
+	}
+	if c.ImageCache == "" {
+		c.ImageCache = c.path("images")
+	}
+	if c.Grace == 0 {
+		c.Grace = defaultGrace
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+// path is a file in the data directory.
+func (c Config) path(name string) string { return filepath.Join(c.DataDir, name) }
+
+// database is the DSN. It may hold a password and is never logged.
+func (c Config) database() string {
+	if c.DatabaseURL != "" {
+		return c.DatabaseURL
+	}
+	return "sqlite:" + c.path("pandastack.db")
+}
