@@ -1,0 +1,38 @@
+// Package guestd is the daemon inside every sandbox: its first process, and
+// the server of the envd protocol on api.InternalPort.
+//
+// # Processes
+//
+// The daemon alone waits for children, in one place (reaper), so that reaping
+// what the sandbox's orphans leave never takes the exit status of a process
+// that a client waits for. It therefore never uses os/exec. A process is one
+// fork and exec, without a shell in between, and is leader of its own session.
+// Its output is read by one pump for each stream, which waits for every
+// attached subscriber: a slow reader slows the process down and costs no
+// memory. With no subscriber the output goes on being read, and only the log
+// keeps the end of it.
+//
+// # Trust
+//
+// The daemon runs as root of the sandbox and guards nothing from root of the
+// sandbox, which can read its memory. The token keeps other users and other
+// machines out, and /init is refused from the machine's own addresses, so that
+// unprivileged code cannot make itself another identity.
+//
+// # Randomness after a restore
+//
+// A restored machine has a copy of its snapshot's memory. Nothing here relies on
+// random state in user space: tokens, machine ids and watcher ids come from
+// crypto/rand, which asks the kernel. Go asks through the vDSO where the kernel
+// offers getrandom there (Linux 6.11 and later), and that keeps a key in user
+// memory. gVisor has no such vDSO call, so every read reaches the host's kernel. A
+// Linux guest drops the key when the kernel is reseeded, which the VM generation
+// id device does at a restore, and which /init with identity does again through
+// RNDRESEEDCRNG. math/rand and the seeds of Go's maps are cloned; they are used
+// for nothing secret.
+//
+// # Cost
+//
+// Nothing runs on a clock while the daemon is idle: there are no tickers, and
+// timers exist only while a process, a stream or a request needs them.
+package guestd

@@ -1,0 +1,241 @@
+//go:build linux
+
+package guestd
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/pandastack/pandastack/internal/guest/envdpb"
+)
+
+// headerScope on SendSignal, with the value tree, sends SIGKILL to all that
+// descends from the process as well.
+const headerScope = "X-Signal-Scope"
+
+// headerKeepalive is how many seconds a stream may be silent.
+const headerKeepalive = "Keepalive-Ping-Interval"
+
+// processes implements process.Process.
+type processes struct{ s *Server }
+
+func (h processes) List(context.Context, *connect.Request[pb.ListRequest]) (*connect.Response[pb.ListResponse], error) {
+	out := &pb.ListResponse{}
+	for _, p := range h.s.procs.running() {
+		out.Processes = append(out.Processes, &pb.ProcessInfo{Config: p.config, Pid: uint32(p.pid), Tag: p.tag})
+	}
+	return connect.NewResponse(out), nil
+}
+
+// Start runs a program. The timeout of the call is the lifetime of the process,
+// which outlives the call if the client leaves.
+func (h processes) Start(ctx context.Context, req *connect.Request[pb.StartRequest], out *connect.ServerStream[pb.StartResponse]) error {
+	var lifetime time.Duration
+	if deadline, ok := ctx.Deadline(); ok {
+		lifetime = max(time.Until(deadline), time.Millisecond)
+	}
+	p, sub, err := h.s.start(req.Msg, basicUser(req.Header()), lifetime)
+	if err != nil {
+		return rpcError(err)
+	}
+	msg := &pb.StartResponse{}
+	return h.s.follow(ctx, p, sub, req.Header(), lifetime > 0, func(ev *pb.ProcessEvent) error {
+		msg.Event = ev
+		return out.Send(msg)
+	})
+}
+
+func (h processes) Connect(ctx context.Context, req *connect.Request[pb.ConnectRequest], out *connect.ServerStream[pb.ConnectResponse]) error {
+	p, err := h.s.procs.find(req.Msg.GetProcess(), true)
+	if err != nil {
+		return err
+	}
+	msg := &pb.ConnectResponse{}
+	return h.s.follow(ctx, p, p.subscribe(), req.Header(), false, func(ev *pb.ProcessEvent) error {
+		msg.Event = ev
+		return out.Send(msg)
+	})
+}
+
+// follow sends the events of a process until it ends or the client leaves. With
+// owner, the end of ctx by time is the end of the process, which is waited for.
+func (s *Server) follow(ctx context.Context, p *process, sub *subscriber, header http.Header, owner bool, send func(*pb.ProcessEvent) error) error {
+	defer p.leave(sub)
+	if err := send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(p.pid)}}}); err != nil {
+		return err
+	}
+	silence := keepalive(header)
+	timer := time.NewTimer(silence)
+	defer timer.Stop()
+	over := ctx.Done()
+	for {
+		select {
+		case c := <-sub.chunks:
+			err := send(dataEvent(c))
+			c.release()
+			if err != nil {
+				return err
+			}
+			timer.Reset(silence)
+		case <-p.done:
+			if owner && p.expired() {
+				return connect.NewError(connect.CodeDeadlineExceeded, errors.New("the process ran longer than its timeout and was killed"))
+			}
+			return send(&pb.ProcessEvent{Event: &pb.ProcessEvent_End{End: p.end()}})
+		case <-timer.C:
+			if err := send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Keepalive{Keepalive: &pb.ProcessEvent_KeepAlive{}}}); err != nil {
+				return err
+			}
+			timer.Reset(silence)
+		case <-s.stopping:
+			return connect.NewError(connect.CodeUnavailable, errors.New("the sandbox is stopping"))
+		case <-over:
+			if !owner || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return ctx.Err()
+			}
+			over = nil // the process's own timer kills it
+		}
+	}
+}
+
+func (p *process) expired() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.timedOut
+}
+
+func dataEvent(c *chunk) *pb.ProcessEvent {
+	d := &pb.ProcessEvent_DataEvent{}
+	switch c.from {
+	case streamStdout:
+		d.Output = &pb.ProcessEvent_DataEvent_Stdout{Stdout: c.data}
+	case streamStderr:
+		d.Output = &pb.ProcessEvent_DataEvent_Stderr{Stderr: c.data}
+	case streamPTY:
+		d.Output = &pb.ProcessEvent_DataEvent_Pty{Pty: c.data}
+	}
+	return &pb.ProcessEvent{Event: &pb.ProcessEvent_Data{Data: d}}
+}
+
+// keepalive is how long a stream of this request may be silent.
+func keepalive(h http.Header) time.Duration {
+	if n, err := strconv.Atoi(h.Get(headerKeepalive)); err == nil && n > 0 && n <= 3600 {
+		return time.Duration(n) * time.Second
+	}
+	return 90 * time.Second
+}
+
+// basicUser is the user a request names; the password means nothing.
+func basicUser(h http.Header) string {
+	name, _, _ := (&http.Request{Header: h}).BasicAuth()
+	return name
+}
+
+func (h processes) Update(_ context.Context, req *connect.Request[pb.UpdateRequest]) (*connect.Response[pb.UpdateResponse], error) {
+	p, err := h.s.procs.find(req.Msg.GetProcess(), false)
+	if err != nil {
+		return nil, err
+	}
+	if size := req.Msg.GetPty().GetSize(); size != nil {
+		if err := p.resize(size); err != nil {
+			return nil, rpcError(err)
+		}
+	}
+	return connect.NewResponse(&pb.UpdateResponse{}), nil
+}
+
+func (h processes) SendInput(ctx context.Context, req *connect.Request[pb.SendInputRequest]) (*connect.Response[pb.SendInputResponse], error) {
+	p, err := h.s.procs.find(req.Msg.GetProcess(), false)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.feed(ctx, req.Msg.GetInput()); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.SendInputResponse{}), nil
+}
+
+func (h processes) StreamInput(ctx context.Context, in *connect.ClientStream[pb.StreamInputRequest]) (*connect.Response[pb.StreamInputResponse], error) {
+	var p *process
+	for in.Receive() {
+		switch ev := in.Msg().GetEvent().(type) {
+		case *pb.StreamInputRequest_Start:
+			var err error
+			if p, err = h.s.procs.find(ev.Start.GetProcess(), false); err != nil {
+				return nil, err
+			}
+		case *pb.StreamInputRequest_Data:
+			if p == nil {
+				return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("the first message must say which process"))
+			}
+			if err := p.feed(ctx, ev.Data.GetInput()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := in.Err(); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.StreamInputResponse{}), nil
+}
+
+// feed writes input of the kind that the process takes.
+func (p *process) feed(ctx context.Context, in *pb.ProcessInput) error {
+	var data []byte
+	switch v := in.GetInput().(type) {
+	case *pb.ProcessInput_Stdin:
+		if p.pty != nil {
+			return connect.NewError(connect.CodeInternal, errors.New("the process has a terminal, not stdin"))
+		}
+		data = v.Stdin
+	case *pb.ProcessInput_Pty:
+		if p.pty == nil {
+			return connect.NewError(connect.CodeInternal, errors.New("the process has no terminal"))
+		}
+		data = v.Pty
+	default:
+		return connect.NewError(connect.CodeInvalidArgument, errors.New("the input is empty"))
+	}
+	if err := p.stdin.write(ctx, data); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return connect.NewError(connect.CodeInternal, err)
+	}
+	return nil
+}
+
+func (h processes) SendSignal(_ context.Context, req *connect.Request[pb.SendSignalRequest]) (*connect.Response[pb.SendSignalResponse], error) {
+	p, err := h.s.procs.find(req.Msg.GetProcess(), false)
+	if err != nil {
+		return nil, err
+	}
+	sig := syscall.Signal(req.Msg.GetSignal())
+	if sig < 1 || sig > 31 {
+		return nil, connect.NewError(connect.CodeUnimplemented, errors.New("signal "+itoa(int(sig))+" cannot be sent"))
+	}
+	if sig == syscall.SIGKILL && req.Header().Get(headerScope) == "tree" {
+		p.killTree()
+	} else if err := p.signal(sig); err != nil {
+		return nil, rpcError(err)
+	}
+	return connect.NewResponse(&pb.SendSignalResponse{}), nil
+}
+
+func (h processes) CloseStdin(_ context.Context, req *connect.Request[pb.CloseStdinRequest]) (*connect.Response[pb.CloseStdinResponse], error) {
+	p, err := h.s.procs.find(req.Msg.GetProcess(), false)
+	if err != nil {
+		return nil, err
+	}
+	if p.pty != nil {
+		return nil, connect.NewError(connect.CodeInternal, errors.New("a terminal has no stdin to close; send Ctrl-D"))
+	}
+	p.stdin.close()
+	return connect.NewResponse(&pb.CloseStdinResponse{}), nil
+}
