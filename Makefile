@@ -7,7 +7,7 @@ GO         ?= go
 ARCH       ?= $(shell $(GO) env GOARCH)
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT     ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
-IMAGE_CACHE ?= /var/cache/pandastack
+IMAGE_CACHE ?= /var/cache/pandastack/images
 
 export CGO_ENABLED = 0
 

@@ -47,12 +47,16 @@ func (m *localMachine) Run(ctx context.Context) error {
 	return m.Agent.Run(ctx)
 }
 
-func newMachine(ctx context.Context, cfg Config) (Machine, error) {
+func imageStore(cfg Config) *image.Store {
 	var options []image.Option
 	if cfg.Mirror != "" {
 		options = append(options, image.WithMirror(cfg.Mirror))
 	}
-	images := image.NewStore(cfg.ImageCache, cfg.Log, options...)
+	return image.NewStore(cfg.ImageCache, cfg.Log, options...)
+}
+
+func newMachine(ctx context.Context, cfg Config) (Machine, error) {
+	images := imageStore(cfg)
 	drivers, err := localDrivers(ctx, cfg, images)
 	if err != nil {
 		return nil, err

@@ -131,6 +131,7 @@ func (s *Server) tune() {
 	syscall.Umask(0o022)
 	if s.opt.First {
 		protect()
+		tmpOnDisk()
 		return
 	}
 	// Orphans of programs come here as they would to the first process.

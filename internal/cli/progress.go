@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	barWidth     = 24
+	barInterval  = 100 * time.Millisecond // between two drawings of the same step
+	lineInterval = 10 * time.Second       // between two lines about the same step elsewhere
+)
+
+// progress shows how far something is: a bar on a terminal, a line for each
+// step elsewhere. A nil one shows nothing.
+type progress struct {
+	w        io.Writer
+	terminal bool
+
+	mu    sync.Mutex
+	step  string
+	drawn time.Time
+}
+
+func (a *app) newProgress() *progress {
+	return &progress{w: a.stderr, terminal: isTerminal(a.stderr)}
+}
+
+// show draws the state: a step in words, and a fraction of 1 that is done, or
+// less than 0 when that is not known.
+func (p *progress) show(step string, fraction float64) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	interval := lineInterval
+	if p.terminal {
+		interval = barInterval
+	}
+	if step == p.step && time.Since(p.drawn) < interval {
+		return
+	}
+	p.step, p.drawn = step, time.Now()
+	switch {
+	case !p.terminal && fraction < 0:
+		fmt.Fprintf(p.w, "%s\n", printable(step))
+	case !p.terminal:
+		fmt.Fprintf(p.w, "%3.0f%% %s\n", 100*fraction, printable(step))
+	case fraction < 0:
+		fmt.Fprintf(p.w, "\r\x1b[K%s", clip(printable(step)))
+	default:
+		full := min(barWidth, int(fraction*barWidth))
+		bar := strings.Repeat("#", full) + strings.Repeat("-", barWidth-full)
+		fmt.Fprintf(p.w, "\r\x1b[K[%s] %3.0f%% %s", bar, 100*fraction, clip(printable(step)))
+	}
+}
+
+// clip keeps a line of progress on one line of any terminal in use.
+func clip(s string) string {
+	if r := []rune(s); len(r) > 44 {
+		return string(r[:41]) + "..."
+	}
+	return s
+}
+
+// end removes the bar.
+func (p *progress) end() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.terminal && !p.drawn.IsZero() {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// reader counts what is read of r and shows it as a part of total bytes, or
+// without a bar when total is negative.
+func (p *progress) reader(r io.Reader, name string, total int64) io.Reader {
+	if p == nil || !p.terminal {
+		return r
+	}
+	return &progressReader{r: r, p: p, name: name, total: total}
+}
+
+type progressReader struct {
+	r           io.Reader
+	p           *progress
+	name        string
+	read, total int64
+}
+
+func (r *progressReader) Read(b []byte) (int, error) {
+	n, err := r.r.Read(b)
+	r.read += int64(n)
+	if r.total > 0 {
+		r.p.show(r.name, float64(r.read)/float64(r.total))
+	} else {
+		r.p.show(r.name+" "+bytesText(r.read), -1)
+	}
+	return n, err
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/client"
+)
+
+func newSandbox(a *app) *cobra.Command {
+	cmd := group("sandbox", "Create and use sandboxes", "Create and use sandboxes.")
+	cmd.Aliases = []string{"sandboxes", "sb"}
+	cmd.Example = `  id=$(pandastack sandbox create)
+  pandastack sandbox exec $id -- python3 -c 'print(6*7)'
+  pandastack sandbox delete $id`
+	cmd.AddCommand(
+		newSandboxCreate(a), newSandboxList(a), newSandboxGet(a), newSandboxExec(a),
+		newSandboxCp(a), newSandboxLogs(a), newSandboxEvents(a), newSandboxMetrics(a),
+		newSandboxPause(a), newSandboxResume(a), newSandboxSetTTL(a), newSandboxDelete(a),
+	)
+	return cmd
+}
+
+// handle gives a handle on the sandbox that a command names.
+func (a *app) handle(id string) (*client.Sandbox, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	return c.Sandboxes.Handle(id), nil
+}
+
+// showSandbox prints a record.
+func (a *app) showSandbox(s api.Sandbox) error {
+	if a.output == "json" {
+		return a.printJSON(s)
+	}
+	var f fields
+	f.add("id", s.ID)
+	f.add("status", string(s.Status))
+	f.add("template", s.Template)
+	f.add("driver", s.Driver)
+	f.add("host", s.Host)
+	f.add("cpu", strconv.FormatFloat(s.CPU, 'g', -1, 64))
+	f.add("memory", fmt.Sprintf("%d MiB", s.MemoryMB))
+	f.add("disk", fmt.Sprintf("%d MiB", s.DiskMB))
+	f.add("address", s.GuestIP)
+	if s.BootMode != "" {
+		f.add("boot", fmt.Sprintf("%s in %.1f ms", s.BootMode, s.BootMS))
+	}
+	f.add("created", s.CreatedAt.UTC().Format(time.RFC3339))
+	f.add("expires", expires(s))
+	for _, k := range sortedKeys(s.Metadata) {
+		f.add("metadata "+k, s.Metadata[k])
+	}
+	if s.Error != nil {
+		f.add("error", s.Error.Message)
+	}
+	return f.print(a)
+}
+
+func expires(s api.Sandbox) string {
+	if s.Persistent {
+		return "never"
+	}
+	if s.ExpiresAt == nil {
+		return ""
+	}
+	return s.ExpiresAt.UTC().Format(time.RFC3339)
+}
+
+// each does something to every sandbox named, and goes on after a failure. It
+// prints the id of each that worked, and gives the first error.
+func (a *app) each(ctx context.Context, ids []string, do func(*client.Sandbox) error) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var first error
+	for _, id := range ids {
+		sb := c.Sandboxes.Handle(id)
+		err := do(sb)
+		switch {
+		case err != nil && first == nil:
+			first = err
+		case err != nil:
+			// The first is printed at the end; the others here.
+			fmt.Fprintf(a.stderr, "%s %s\n", a.paint(a.stderr, red, "error:"), printable(api.AsError(err).Message))
+		case a.output == "json":
+			err = a.printJSONLine(map[string]string{"id": id})
+		default:
+			_, err = fmt.Fprintln(a.stdout, id)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return first
+}
