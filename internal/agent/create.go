@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/driver"
+	"github.com/pandastack/pandastack/internal/host"
+)
+
+// creation is what the steps of one create hand on to each other.
+type creation struct {
+	spec    host.Spec
+	began   time.Time
+	cancel  context.CancelCauseFunc
+	sandbox *sandbox // from reserve
+	driver  driver.Driver
+	origin  origin         // from template
+	machine driver.Machine // from start
+	boot    api.BootMode
+	steps   *progress
+}
+
+// finish lets a delete that waits for the create go on.
+func (c *creation) finish() {
+	if c.sandbox != nil {
+		close(c.sandbox.made)
+	}
+}
+
+// createSteps is the whole of a create, in order. A crash before the end of
+// publish leaves no record, so the next start sweeps what the steps before it
+// made; after it the sandbox is whole.
+func (a *Agent) createSteps() []step[*creation] {
+	return []step[*creation]{
+		{"reserve", a.reserve, a.unreserve},
+		{"template", a.resolveTemplate, nil},
+		{"slot", a.takeSlot, a.releaseSlot},
+		{"disk", a.makeDisk, a.removeDisk},
+		{"start", a.startMachine, a.stopMachine},
+		{"guest", a.initGuest, nil},
+		{"publish", a.publish, a.unpublish},
+	}
+}
+
+// Create starts a sandbox and returns when its guest has answered. A failed
+// create has taken everything back before it returns.
+func (a *Agent) Create(ctx context.Context, spec host.Spec) (host.Sandbox, error) {
+	began := time.Now()
+	if err := a.await(ctx); err != nil {
+		return host.Sandbox{}, err
+	}
+	if err := validate(spec); err != nil {
+		return host.Sandbox{}, err
+	}
+	leave, ok := a.flights.enter()
+	if !ok {
+		return host.Sandbox{}, errStopping()
+	}
+	defer leave()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(a.flights.ctx, func() { cancel(errStopping()) })()
+
+	p := &progress{op: "create", fault: a.cfg.Fault}
+	c := &creation{spec: spec, began: began, cancel: cancel, steps: p}
+	err := runSteps(ctx, p, a.createSteps(), c)
+	o := Observation{Op: "create", Driver: spec.Driver, Template: spec.Template, Boot: c.boot, Took: time.Since(began), Steps: p.timings, Err: err}
+	if c.driver != nil {
+		o.Driver = c.driver.Name()
+	}
+	a.observe(o)
+	defer c.finish()
+	if err == nil {
+		return c.sandbox.record().Sandbox, nil
+	}
+	if ctx.Err() != nil {
+		err = contextError(ctx)
+	}
+	if left := p.undo.run(ctx); left != nil {
+		a.log.Error("a failed create could not be taken back whole; the next start sweeps what is left",
+			"sandbox", spec.ID, "cause", err, "error", left)
+	}
+	return host.Sandbox{}, err
+}
+
+// validate refuses what no step could serve. The id becomes part of paths.
+func validate(spec host.Spec) error {
+	switch {
+	case !api.ValidID(spec.ID):
+		return api.Errorf(api.CodeInvalidRequest, "id is not 20 characters of a-z and 0-9")
+	case spec.Template == "":
+		return api.Errorf(api.CodeInvalidRequest, "template is empty")
+	case spec.Token == "":
+		return api.Errorf(api.CodeInvalidRequest, "token is empty")
+	case spec.CPU < 0, spec.MemoryMB < 0, spec.DiskMB < 0:
+		return api.Errorf(api.CodeInvalidRequest, "cpu, memory_mb and disk_mb may not be negative")
+	}
+	return nil
+}

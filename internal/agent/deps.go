@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/pandastack/pandastack/internal/hostnet"
+	"github.com/pandastack/pandastack/internal/image"
+)
+
+// Network is what the agent needs of hostnet: places on the host's network,
+// made ahead. Setup, then Adopt and Sweep, come before Run.
+type Network interface {
+	Setup(ctx context.Context) error
+	Run(ctx context.Context) error
+	Take(ctx context.Context) (hostnet.Slot, error)
+	Adopt(ctx context.Context, index int) (hostnet.Slot, error)
+	Release(ctx context.Context, slot hostnet.Slot) error
+	Sweep(ctx context.Context, keep []int) error
+	Close(ctx context.Context) error
+	Free() int
+	// Nameservers are the resolvers that sandboxes may use.
+	Nameservers() []netip.Addr
+}
+
+// Images is what the agent needs of the image store: the images that template
+// names stand for.
+type Images interface {
+	Resolve(name string) (image.Image, error)
+	Tag(name, digest string) error
+	Tags() (map[string]string, error)
+}
+
+// Template is a template that the agent makes ready by itself.
+type Template struct {
+	Name     string
+	CPU      float64 // zero sizes take the host's defaults
+	MemoryMB int
+	DiskMB   int
+
+	// Build makes the image when no image has the template's name. Nil when
+	// images of this name come by other means.
+	Build func(ctx context.Context, report image.Progress) (image.Image, error)
+}

@@ -1,0 +1,216 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/driver"
+	"github.com/pandastack/pandastack/internal/host"
+	"github.com/pandastack/pandastack/internal/hostnet"
+	"github.com/pandastack/pandastack/internal/image"
+)
+
+// The fakes let the race detector, which cannot look into gVisor, look at the
+// agent, and make a driver fail where a real one does not on demand. Everything
+// that is about sandboxes is tested on real ones.
+
+// fakeDriver's machines are web servers that say yes.
+type fakeDriver struct {
+	capabilities driver.Capabilities
+
+	mu       sync.Mutex
+	alive    map[string]*fakeMachine
+	starts   []driver.Spec
+	prepared int
+	refuse   func(driver.Spec) error // asked by Start
+}
+
+func newFakeDriver() *fakeDriver {
+	return &fakeDriver{
+		capabilities: driver.Capabilities{Snapshot: true, Pause: true, ResizeOnCreate: true},
+		alive:        map[string]*fakeMachine{},
+	}
+}
+
+func (d *fakeDriver) Name() string { return "fake" }
+func (d *fakeDriver) Probe(context.Context) driver.Probe {
+	return driver.Probe{Usable: true, Reason: "It is a fake.", Version: "1", Capabilities: d.capabilities}
+}
+func (d *fakeDriver) Attach(context.Context, driver.Handle) (driver.Machine, error) {
+	return nil, api.Errorf(api.CodeSandboxDied, "fakes die with their process")
+}
+func (d *fakeDriver) Sweep(context.Context, []driver.Handle) error { return nil }
+func (d *fakeDriver) Close(context.Context) error                  { return nil }
+func (d *fakeDriver) Prepare(context.Context, driver.Spec, int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.prepared++
+}
+
+func (d *fakeDriver) Start(ctx context.Context, spec driver.Spec) (driver.Machine, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.starts = append(d.starts, spec)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if d.refuse != nil {
+		if err := d.refuse(spec); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(spec.Dir, "upper"), nil, 0o600); err != nil {
+		return nil, err
+	}
+	m := &fakeMachine{d: d, id: spec.ID, ended: make(chan struct{})}
+	m.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	d.alive[spec.ID] = m
+	return m, nil
+}
+
+// machine gives the machine of a sandbox; nil if there is none.
+func (d *fakeDriver) machine(id string) *fakeMachine {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.alive[id]
+}
+
+// count is how many machines are alive.
+func (d *fakeDriver) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.alive)
+}
+
+type fakeMachine struct {
+	d      *fakeDriver
+	id     string
+	server *httptest.Server
+	once   sync.Once
+	ended  chan struct{}
+}
+
+func (m *fakeMachine) Handle() driver.Handle {
+	return driver.Handle{Driver: "fake", Version: 1, Data: []byte(`{}`)}
+}
+func (m *fakeMachine) Dial(ctx context.Context, _ int) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", m.server.Listener.Addr().String())
+}
+func (m *fakeMachine) Snapshot(_ context.Context, dir string) error { return os.Mkdir(dir, 0o700) }
+func (m *fakeMachine) Pause(context.Context) error                  { return nil }
+func (m *fakeMachine) Resume(context.Context) error                 { return nil }
+func (m *fakeMachine) Usage(context.Context) (driver.Usage, error)  { return driver.Usage{PID: 1}, nil }
+func (m *fakeMachine) Boot() driver.Boot                            { return driver.Boot{} }
+func (m *fakeMachine) Stop(context.Context) error                   { m.end(); return nil }
+
+func (m *fakeMachine) end() {
+	m.once.Do(func() {
+		m.server.Close()
+		m.d.mu.Lock()
+		delete(m.d.alive, m.id)
+		m.d.mu.Unlock()
+		close(m.ended)
+	})
+}
+
+func (m *fakeMachine) Wait(ctx context.Context) (driver.Exit, error) {
+	select {
+	case <-m.ended:
+		return driver.Exit{Reason: "It was a fake."}, nil
+	case <-ctx.Done():
+		return driver.Exit{}, ctx.Err()
+	}
+}
+
+// fakeNetwork counts.
+type fakeNetwork struct {
+	mu    sync.Mutex
+	next  int
+	taken map[int]bool
+}
+
+func (n *fakeNetwork) Setup(context.Context) error        { return nil }
+func (n *fakeNetwork) Run(ctx context.Context) error      { <-ctx.Done(); return nil }
+func (n *fakeNetwork) Sweep(context.Context, []int) error { return nil }
+func (n *fakeNetwork) Close(context.Context) error        { return nil }
+func (n *fakeNetwork) Free() int                          { return 1 }
+func (n *fakeNetwork) Nameservers() []netip.Addr          { return nil }
+func (n *fakeNetwork) Take(context.Context) (hostnet.Slot, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.next++
+	n.taken[n.next] = true
+	return hostnet.Slot{Index: n.next, Address: netip.MustParsePrefix("10.0.0.2/30")}, nil
+}
+func (n *fakeNetwork) Adopt(_ context.Context, index int) (hostnet.Slot, error) {
+	return hostnet.Slot{Index: index}, nil
+}
+func (n *fakeNetwork) Release(_ context.Context, s hostnet.Slot) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.taken, s.Index)
+	return nil
+}
+
+// fakeImages has every image that is asked for, but one.
+type fakeImages struct{}
+
+func (fakeImages) Tag(string, string) error { return nil }
+func (fakeImages) Tags() (map[string]string, error) {
+	return map[string]string{testTemplate: "sha256:0011"}, nil
+}
+func (fakeImages) Resolve(name string) (image.Image, error) {
+	if name != testTemplate {
+		return image.Image{}, api.Errorf(api.CodeTemplateNotFound, "there is no template %q", name)
+	}
+	return image.Image{Digest: "sha256:0011", Path: "/nowhere"}, nil
+}
+
+const testTemplate = "small"
+
+// startFake runs an agent on fakes.
+func startFake(t *testing.T, d *fakeDriver, change ...func(*Config)) (*Agent, *fakeNetwork) {
+	t.Helper()
+	n := &fakeNetwork{taken: map[int]bool{}}
+	cfg := Config{
+		Dir: t.TempDir(), Drivers: []driver.Driver{d}, Network: n, Images: fakeImages{},
+		Templates: []Template{{Name: testTemplate, CPU: 1, MemoryMB: 64, DiskMB: 64}}, Shells: 1,
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	a := New(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the agent ended with %v", err)
+		}
+		d.mu.Lock()
+		left := slices.Collect(maps.Values(d.alive))
+		d.mu.Unlock()
+		for _, m := range left {
+			m.end()
+		}
+	})
+	return a, n
+}
+
+func specFor(id string) host.Spec {
+	return host.Spec{ID: id, Template: testTemplate, Token: "token-" + id}
+}
