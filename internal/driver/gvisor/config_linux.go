@@ -22,6 +22,7 @@ const guestMount = "/.pandastack"
 //   - cgroups are ours: on v1 gVisor would move this whole process into the
 //     sandbox's cgroup while it forks.
 //   - net-raw lets ping work; what leaves is filtered on the host.
+//   - allow-suid lets sudo work; the ids it changes are gVisor's own.
 //   - TX checksums are computed by the sentry unless the packet socket takes
 //     them (host GSO does).
 func runscFlags(stateDir string) []string {
@@ -35,6 +36,7 @@ func runscFlags(stateDir string) []string {
 		"--cpu-num-from-quota=true",
 		"--host-settings=ignore",
 		"--net-raw=true",
+		"--allow-suid=true",
 	}
 }
 
