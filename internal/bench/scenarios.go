@@ -78,6 +78,12 @@ func (r *runner) execOf(ctx context.Context) error {
 		return err
 	}
 	defer sb.Delete(context.WithoutCancel(ctx))
+	if err := echo(ctx, sb); err != nil {
+		return err
+	}
+	if !pause(ctx, 3*time.Second) { // warm: its clock is calibrated, its start is behind it
+		return ctx.Err()
+	}
 	for _, c := range []struct {
 		what string
 		run  func() (*api.ExecResult, error)

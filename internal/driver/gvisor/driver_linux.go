@@ -47,10 +47,12 @@ func New(cfg Config) (*Driver, error) {
 	return d, nil
 }
 
-// parkedFD is high enough that a child's table of file descriptors never grows:
-// gVisor moves its standard streams to 253..255, and growing the table of a
-// process with threads waits for every CPU (8 ms for each start).
-const parkedFD = 256
+// Descriptors that nothing else in this process may get. A sentry moves its
+// standard streams to 253..255 and fails if it inherited something there, as it
+// does with its control socket. And a child whose table of descriptors has to
+// grow waits for every CPU (8 ms for each start): one that is open at 256 makes
+// the table large enough from the beginning.
+const firstParked, lastParked = 253, 256
 
 // makeDirs prepares the state directory and this process, once.
 func (d *Driver) makeDirs() error {
@@ -59,18 +61,25 @@ func (d *Driver) makeDirs() error {
 			return err
 		}
 	}
+	return parkDescriptors()
+}
+
+var parkDescriptors = sync.OnceValue(func() error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
 	}
 	defer null.Close()
-	fd, err := unix.FcntlInt(null.Fd(), unix.F_DUPFD_CLOEXEC, parkedFD)
-	if err != nil {
-		return fmt.Errorf("raise the limit of open files to at least %d: %w", parkedFD+1, err)
+	for fd := firstParked; fd <= lastParked; fd++ {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+			continue // taken before this driver was used, and so parked as well if it is ours
+		}
+		if err := unix.Dup3(int(null.Fd()), fd, unix.O_CLOEXEC); err != nil {
+			return fmt.Errorf("raise the limit of open files above %d: %w", lastParked, err)
+		}
 	}
-	_ = fd // kept open for the life of the process
 	return nil
-}
+})
 
 // Name implements driver.Driver.
 func (d *Driver) Name() string { return Name }
@@ -159,7 +168,7 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Machine, e
 		return nil, api.Wrap(api.CodeHostSetup, err, "cannot prepare the gVisor state directory")
 	}
 	spec.Limits = withDefaults(spec.Limits)
-	var steps stopwatch
+	steps := stopwatch{last: time.Now()}
 	if spec.Snapshot != "" {
 		if err := d.checkSnapshot(spec); err != nil {
 			return nil, err
@@ -272,9 +281,6 @@ type stopwatch struct {
 
 func (w *stopwatch) lap(name string) {
 	now := time.Now()
-	if w.last.IsZero() {
-		w.last = now
-	}
 	w.steps = append(w.steps, driver.Step{Name: name, Took: now.Sub(w.last)})
 	w.last = now
 }

@@ -49,7 +49,7 @@ func Main() {
 		// collection in the middle of it would cost more than the memory
 		// it frees, so the collector waits, and catches up afterwards.
 		debug.SetGCPercent(400)
-		go collectAfterRestore()
+		go collectAfterRestore(warmSignals())
 	}
 	cli.Run(nil, map[util.SubCommand]string{
 		new(sentrycmd.Boot):   "",
@@ -59,26 +59,32 @@ func Main() {
 }
 
 // collectAfterRestore gives the garbage of booting and restoring back to the
-// host once the guest runs, then ends. A waiting shell allocates nothing; a
-// restore allocates several megabytes within milliseconds.
-func collectAfterRestore() {
-	const period = time.Second
-	const restored = 2 << 20
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	read := func() uint64 {
-		metrics.Read(sample)
-		return sample[0].Value.Uint64()
-	}
-	time.Sleep(period)
-	base := read()
-	for last := base; ; {
-		time.Sleep(period)
-		now := read()
-		if now-base > restored && now-last < restored {
-			break
+// host once the guest runs, then ends. A process that is not told to warm up is
+// no shell: its guest runs by now. A shell allocates nothing while it waits, and
+// several megabytes within milliseconds when it is restored.
+func collectAfterRestore(warm <-chan os.Signal) {
+	const (
+		unknown  = 3 * time.Second // until it is clear that this is no shell
+		period   = time.Second
+		restored = 2 << 20
+	)
+	select {
+	case <-warm:
+		warmUp()
+		base, last := allocated(), uint64(0)
+		for now := base; now-base < restored || now-last > restored; now = allocated() {
+			last = now
+			time.Sleep(period)
 		}
-		last = now
+	case <-time.After(unknown):
 	}
 	debug.SetGCPercent(100)
 	debug.FreeOSMemory()
+}
+
+// allocated is how many bytes the heap has given out so far.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/control/client"
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/config"
 	"gvisor.dev/gvisor/runsc/sandbox"
@@ -169,25 +168,6 @@ func startSandbox(conf *config.Config, args *sandbox.Args, dir string) (sb *sand
 	return sandbox.New(conf, args)
 }
 
-// call asks the sentry over its control socket. When ctx ends the connection is
-// cut, which is the only way to stop waiting.
-func (s *sentry) call(ctx context.Context, method string, arg, result any) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	conn, err := client.ConnectTo(s.socket)
-	if err != nil {
-		return fmt.Errorf("control socket of sentry %d: %w", s.pid, err)
-	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	err = conn.Call(method, arg, result)
-	if !stop() {
-		return ctx.Err()
-	}
-	conn.Close()
-	return err
-}
-
 // start boots the guest cold.
 func (s *sentry) start(ctx context.Context, n driver.Network) error {
 	link, err := linkArgs(s.conf, n, false)
@@ -195,10 +175,10 @@ func (s *sentry) start(ctx context.Context, n driver.Network) error {
 		return err
 	}
 	defer closeAll(link.FilePayload.Files)
-	if err := s.call(ctx, boot.ContMgrSetNetworkArgs, link, nil); err != nil {
+	if err := call(ctx, s.socket, boot.ContMgrSetNetworkArgs, link, link.FilePayload.Files); err != nil {
 		return fmt.Errorf("set network: %w", err)
 	}
-	if err := s.call(ctx, boot.ContMgrRootContainerStart, &s.id, nil); err != nil {
+	if err := call(ctx, s.socket, boot.ContMgrRootContainerStart, &s.id, nil); err != nil {
 		return fmt.Errorf("start guest: %w", err)
 	}
 	return nil

@@ -113,7 +113,7 @@ func (p *shells) run(ctx context.Context) {
 		if !low && !p.quiet(ctx) {
 			return
 		}
-		if err := p.add(ctx, key); err != nil {
+		if err := p.add(ctx, key, !low); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
@@ -167,8 +167,8 @@ func (p *shells) next() (key shellKey, surplus []*sentry, short, low bool) {
 	return key, surplus, false, false
 }
 
-// add makes one shell.
-func (p *shells) add(ctx context.Context, key shellKey) error {
+// add makes one shell, and lets it warm up if there is time for it.
+func (p *shells) add(ctx context.Context, key shellKey, warm bool) error {
 	id := api.NewID()
 	dir := filepath.Join(shellsDir(p.d.cfg.StateDir), id)
 	if err := p.d.setup(); err != nil {
@@ -181,6 +181,9 @@ func (p *shells) add(ctx context.Context, key shellKey) error {
 	if err != nil {
 		os.RemoveAll(dir)
 		return err
+	}
+	if warm {
+		s.awaitWarm(ctx)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

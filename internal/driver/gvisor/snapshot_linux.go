@@ -97,7 +97,7 @@ func (s *sentry) checkpoint(ctx context.Context, dir string) error {
 		}
 		opts.FilePayload.Files = append(opts.FilePayload.Files, f)
 	}
-	return s.call(ctx, boot.ContMgrCheckpoint, &opts, nil)
+	return call(ctx, s.socket, boot.ContMgrCheckpoint, &opts, opts.FilePayload.Files)
 }
 
 func fullDisk(dir string) bool {
@@ -205,10 +205,10 @@ func (s *sentry) restore(ctx context.Context, n driver.Network, dir string) erro
 		return err
 	}
 	defer closeAll(link.FilePayload.Files)
-	if err := s.call(ctx, boot.ContMgrSetNetworkArgs, link, nil); err != nil {
+	if err := call(ctx, s.socket, boot.ContMgrSetNetworkArgs, link, link.FilePayload.Files); err != nil {
 		return fmt.Errorf("set network: %w", err)
 	}
-	if err := s.call(ctx, boot.ContMgrRestore, &opts, nil); err != nil {
+	if err := call(ctx, s.socket, boot.ContMgrRestore, &opts, opts.FilePayload.Files); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	return nil
