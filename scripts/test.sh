@@ -8,7 +8,7 @@ if [ "$(id -u)" -ne 0 ]; then
   echo "hint: sudo -E make test" >&2
   exit 1
 fi
-scripts/requirements.sh busybox-static postgresql
+scripts/requirements.sh busybox-static postgresql curl jq runc
 before=$(scripts/leftovers.sh)
 
 # Two packages at a time: each may run several sandboxes.

@@ -10,6 +10,7 @@ import (
 
 func newImage(a *app) *cobra.Command {
 	cmd := group("image", "Make root images on this machine", `Make the images that templates start from, on this machine and without a server.`)
+	cmd.Example = `  sudo pandastack image build base`
 	cmd.AddCommand(newImageBuild(a))
 	return cmd
 }

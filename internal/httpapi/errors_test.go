@@ -45,7 +45,7 @@ func TestBadInput(t *testing.T) {
 		{"null", "POST", "/v1/sandboxes", `null`, 400, api.CodeInvalidRequest, "expected object", nil},
 		{"deep nesting", "POST", "/v1/sandboxes", deep, 400, api.CodeInvalidRequest, "not valid JSON", nil},
 		{"wrong content type", "POST", "/v1/sandboxes", `a=b`, 400, api.CodeInvalidRequest, "application/json",
-			[]string{"Content-Type", "application/x-www-form-urlencoded"}},
+			[]string{"Content-Type", "application/xml"}},
 		{"10 MB of metadata", "POST", "/v1/sandboxes", `{"metadata":{"a":"` + strings.Repeat("x", 10<<20) + `"}}`, 413, api.CodeTooLarge, "larger than 1048576 bytes", nil},
 		{"no cmd", "POST", box + "/exec", `{}`, 400, api.CodeInvalidRequest, "cmd: is required", nil},
 		{"empty exec", "POST", box + "/exec", ``, 400, api.CodeInvalidRequest, "body is required", nil},

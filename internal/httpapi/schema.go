@@ -51,7 +51,12 @@ func humaConfig(version string) huma.Config {
 				},
 			},
 		},
-		Formats:       map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		Formats: map[string]huma.Format{
+			"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat,
+			// What curl -d says of a body unless it is told otherwise. A
+			// body is JSON in any case.
+			"application/x-www-form-urlencoded": huma.DefaultJSONFormat,
+		},
 		DefaultFormat: "application/json",
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,18 +61,87 @@ func openCgroup(tag, id string) (cgroup.Cgroup, error) {
 	return cgroup.NewFromPath(cgroupName(tag, id), false)
 }
 
-// addToCgroup moves a process and all below it. Children that start later are
-// born there.
-func addToCgroup(tag, id string, pid int) error {
-	for _, p := range descendants(pid) {
-		for _, dir := range cgroupDirs(tag, id) {
-			err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(p)), 0)
-			if err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("move process %d into its cgroup: %w", p, err)
+// enforced is the v1 hierarchies that a sandbox is put into: those with a limit,
+// a count or a switch that we use, and systemd's, which would otherwise count
+// sandboxes as part of the server's unit and stop them with it.
+var enforced = map[string]bool{"cpu": true, "cpuacct": true, "cpu,cpuacct": true, "memory": true, "pids": true, "freezer": true, "systemd": true}
+
+// joinEarly moves the sentry with this id into its v1 cgroup as soon as its
+// process exists, and returns when that is done or ctx has ended. A move waits
+// for the kernel, some 15 ms; meanwhile the process goes on starting.
+func joinEarly(ctx context.Context, tag, id string) {
+	for ctx.Err() == nil {
+		for _, pid := range childrenOf(os.Getpid()) {
+			if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.HasSuffix(strings.TrimRight(string(b), "\x00"), "\x00"+id) {
+				_ = moveToCgroup(tag, id, pid) // addToCgroup tells whether it is there
+				return
+			}
+		}
+		time.Sleep(500 * time.Microsecond)
+	}
+}
+
+// childrenOf lists the processes that a process has started.
+func childrenOf(pid int) []int {
+	var pids []int
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		for _, s := range strings.Fields(string(b)) {
+			if n, err := strconv.Atoi(s); err == nil {
+				pids = append(pids, n)
 			}
 		}
 	}
+	return pids
+}
+
+// addToCgroup sees to it that a process and all below it are in their v1 cgroup.
+// Children that start later are born there. On v2 the process is born there.
+func addToCgroup(tag, id string, pid int) error {
+	for _, p := range descendants(pid) {
+		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p)); err != nil || strings.Contains(string(b), "memory:"+cgroupName(tag, id)+"\n") {
+			continue // it has ended, or is there
+		}
+		if err := moveToCgroup(tag, id, p); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// moveToCgroup moves a process in every hierarchy that counts; memory is the
+// last, so that who is in that one is in all.
+func moveToCgroup(tag, id string, pid int) error {
+	dirs := cgroupDirs(tag, id)
+	slices.SortFunc(dirs, func(a, b string) int { return strings.Compare(lastMemory(a), lastMemory(b)) })
+	for _, dir := range dirs {
+		if hierarchy, ok := v1Hierarchy(dir); !ok || !enforced[hierarchy] {
+			continue
+		}
+		err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("move process %d into its cgroup: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+func lastMemory(dir string) string {
+	if h, _ := v1Hierarchy(dir); h == "memory" {
+		return "~" // sorts behind every other name
+	}
+	return dir
+}
+
+// v1Hierarchy is the name of the hierarchy that a cgroup's directory is in.
+func v1Hierarchy(dir string) (string, bool) {
+	rest, ok := strings.CutPrefix(dir, "/sys/fs/cgroup/")
+	if !ok {
+		return "", false
+	}
+	name, rest, _ := strings.Cut(rest, "/")
+	return name, strings.HasPrefix("/"+rest, cgroupParent+"/")
 }
 
 // cgroupDirs is the directories of a sentry's cgroup: one on v2, one for each

@@ -3,6 +3,7 @@ package gvisor
 import (
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ type Driver struct {
 	tag   string // marks our cgroups among those of other servers
 	shell shells
 	setup func() error
+	room  chan struct{} // holds one entry for each start under way
 }
 
 // New makes a driver. It touches nothing until it is used.
@@ -41,7 +43,7 @@ func New(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(cfg.StateDir))
-	d := &Driver{cfg: cfg, conf: conf, tag: hex.EncodeToString(sum[:4])}
+	d := &Driver{cfg: cfg, conf: conf, tag: hex.EncodeToString(sum[:4]), room: make(chan struct{}, 2*runtime.NumCPU())}
 	d.setup = sync.OnceValue(d.makeDirs)
 	d.shell.init(d)
 	return d, nil
@@ -107,6 +109,9 @@ func unusable() string {
 	default:
 		return "gVisor runs on amd64 and arm64 only."
 	}
+	if dynamicallyLinked() {
+		return "This binary is linked dynamically, and cannot run in the empty root of a sentry: build it with CGO_ENABLED=0 (make build)."
+	}
 	if os.Geteuid() != 0 {
 		return "It needs root to make namespaces and cgroups."
 	}
@@ -128,6 +133,22 @@ func unusable() string {
 	}
 	return ""
 }
+
+// dynamicallyLinked reports whether this program needs a loader and libraries,
+// which a sentry does not find when it executes the program again in its chroot.
+var dynamicallyLinked = sync.OnceValue(func() bool {
+	f, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return true
+		}
+	}
+	return false
+})
 
 // hasCgroups looks for the three controllers that enforce limits.
 func hasCgroups() bool {
@@ -168,6 +189,10 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Machine, e
 		return nil, api.Wrap(api.CodeHostSetup, err, "cannot prepare the gVisor state directory")
 	}
 	spec.Limits = withDefaults(spec.Limits)
+	if err := d.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-d.room }()
 	steps := stopwatch{last: time.Now()}
 	if spec.Snapshot != "" {
 		if err := d.checkSnapshot(spec); err != nil {
@@ -197,6 +222,17 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Machine, e
 	}
 	m.boot.Steps = steps.steps
 	return m, nil
+}
+
+// enter waits for its turn. A start keeps a CPU busy; more at a time than there
+// are CPUs to serve them only makes each of them late.
+func (d *Driver) enter(ctx context.Context) error {
+	select {
+	case d.room <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // sentryFor takes a shell that fits, or starts a runtime process.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/boot"
+	"gvisor.dev/gvisor/runsc/cgroup"
 	"gvisor.dev/gvisor/runsc/config"
 	"gvisor.dev/gvisor/runsc/sandbox"
 	"gvisor.dev/gvisor/runsc/specutils"
@@ -40,9 +41,9 @@ type sentry struct {
 	upper   string // path of the upper file
 }
 
-// stdio is gVisor's only way to be told the guest's standard streams: it reads
-// these variables of the process that calls it.
-var stdioMu sync.Mutex
+// starting is held while gVisor starts a process. It takes the guest's standard
+// streams from variables of the process that calls it (os.Stdin and so on).
+var starting sync.Mutex
 
 // newSentry starts a runtime process in dir and waits until it takes orders. On
 // failure nothing is left but dir's content.
@@ -85,7 +86,13 @@ func (d *Driver) newSentry(ctx context.Context, id, dir string, spec driver.Spec
 	if err := openSentryFiles(args, dir, spec.Image.Path, d.cfg.GuestImage); err != nil {
 		return nil, err
 	}
-	sb, err := startSandbox(&conf, args, dir)
+	if cgroup.IsOnlyV2() {
+		if args.CloneIntoCgroupFD, err = cg.CloneIntoCgroup(); err != nil {
+			return nil, fmt.Errorf("open the sandbox's cgroup: %w", err)
+		}
+		defer args.CloneIntoCgroupFD.Close()
+	}
+	sb, err := d.startJoining(ctx, &conf, args, dir)
 	if err != nil {
 		return nil, bootError(dir, err)
 	}
@@ -98,8 +105,10 @@ func (d *Driver) newSentry(ctx context.Context, id, dir string, spec driver.Spec
 	if s.started, err = startTime(s.pid); err != nil {
 		return nil, err
 	}
-	if err := addToCgroup(d.tag, id, s.pid); err != nil {
-		return nil, err
+	if !cgroup.IsOnlyV2() {
+		if err := addToCgroup(d.tag, id, s.pid); err != nil {
+			return nil, err
+		}
 	}
 	return s, ctx.Err()
 }
@@ -140,6 +149,25 @@ func closeAll(files []*os.File) {
 	}
 }
 
+// startJoining starts the process and puts it into its cgroup at the same time.
+func (d *Driver) startJoining(ctx context.Context, conf *config.Config, args *sandbox.Args, dir string) (*sandbox.Sandbox, error) {
+	starting.Lock() // one at a time: see there
+	defer starting.Unlock()
+	if args.CloneIntoCgroupFD != nil {
+		return startSandbox(conf, args, dir)
+	}
+	joining, stop := context.WithCancel(ctx)
+	joined := make(chan struct{})
+	go func() {
+		defer close(joined)
+		joinEarly(joining, d.tag, args.ID)
+	}()
+	sb, err := startSandbox(conf, args, dir)
+	stop()
+	<-joined
+	return sb, err
+}
+
 // startSandbox calls into gVisor with the guest's output going to a file. A
 // panic in the library becomes an error: one bad start may not end the others.
 func startSandbox(conf *config.Config, args *sandbox.Args, dir string) (sb *sandbox.Sandbox, err error) {
@@ -160,8 +188,6 @@ func startSandbox(conf *config.Config, args *sandbox.Args, dir string) (sb *sand
 			sb, err = nil, fmt.Errorf("gVisor panicked: %v", p)
 		}
 	}()
-	stdioMu.Lock()
-	defer stdioMu.Unlock()
 	stdin, stdout, stderr := os.Stdin, os.Stdout, os.Stderr
 	os.Stdin, os.Stdout, os.Stderr = empty, console, console
 	defer func() { os.Stdin, os.Stdout, os.Stderr = stdin, stdout, stderr }()
