@@ -85,16 +85,17 @@ func (a *app) each(ctx context.Context, ids []string, do func(*client.Sandbox) e
 	for _, id := range ids {
 		sb := c.Sandboxes.Handle(id)
 		err := do(sb)
+		if err == nil && a.output == "json" {
+			err = a.printJSONLine(map[string]string{"id": id})
+		} else if err == nil {
+			_, err = fmt.Fprintln(a.stdout, id)
+		}
 		switch {
 		case err != nil && first == nil:
 			first = err
 		case err != nil:
 			// The first is printed at the end; the others here.
 			fmt.Fprintf(a.stderr, "%s %s\n", a.paint(a.stderr, red, "error:"), printable(api.AsError(err).Message))
-		case a.output == "json":
-			err = a.printJSONLine(map[string]string{"id": id})
-		default:
-			_, err = fmt.Fprintln(a.stdout, id)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

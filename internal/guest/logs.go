@@ -55,20 +55,18 @@ func (c *Client) Logs(ctx context.Context, o LogOptions) (*LogStream, error) {
 
 // Recv gives the next line; io.EOF after the last.
 func (s *LogStream) Recv() (api.LogLine, error) {
-	for {
-		record, err := s.r.ReadSlice('\n')
-		if err == io.EOF && len(bytes.TrimSpace(record)) == 0 {
-			return api.LogLine{}, io.EOF
-		}
-		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
-			return api.LogLine{}, transportError(s.ctx, err)
-		}
-		line, ok := parseLogLine(record)
-		if err == bufio.ErrBufferFull || !ok {
-			return api.LogLine{}, api.Errorf(api.CodeInternal, "the sandbox's daemon sent a log line that makes no sense")
-		}
-		return line, nil
+	record, err := s.r.ReadSlice('\n')
+	if err == io.EOF && len(bytes.TrimSpace(record)) == 0 {
+		return api.LogLine{}, io.EOF
 	}
+	if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+		return api.LogLine{}, transportError(s.ctx, err)
+	}
+	line, ok := parseLogLine(record)
+	if err == bufio.ErrBufferFull || !ok {
+		return api.LogLine{}, api.Errorf(api.CodeInternal, "the sandbox's daemon sent a log line that makes no sense")
+	}
+	return line, nil
 }
 
 // Close ends the stream.

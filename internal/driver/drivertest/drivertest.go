@@ -35,6 +35,8 @@ type Env struct {
 	Leftovers func() []string
 	// Dir makes a directory on the filesystem of the driver's state.
 	Dir func(t *testing.T) string
+	// Small makes a directory on a filesystem of half a megabyte.
+	Small func(t *testing.T) string
 }
 
 // Limits of the suite's machines unless a check needs others.

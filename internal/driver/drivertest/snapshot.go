@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/driver"
 )
@@ -36,12 +34,7 @@ func (s *suite) testSnapshot(t *testing.T) {
 	})
 	t.Run("DiskFull", func(t *testing.T) {
 		b := s.start(t, s.spec(t))
-		small := t.TempDir()
-		if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=512k"); err != nil {
-			t.Fatal(err)
-		}
-		defer unix.Unmount(small, unix.MNT_DETACH)
-		dir := filepath.Join(small, "snapshot")
+		dir := filepath.Join(s.Small(t), "snapshot")
 		b.sh(t, "head -c 8000000 /dev/urandom > /dev/shm/dirty")
 		wantCode(t, b.Snapshot(t.Context(), dir), api.CodeCapacity)
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {

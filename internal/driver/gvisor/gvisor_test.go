@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/boot/filter"
 
 	"github.com/pandastack/pandastack/api"
@@ -162,6 +163,14 @@ func newEnv(t *testing.T) drivertest.Env {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { os.RemoveAll(dir) })
+			return dir
+		},
+		Small: func(t *testing.T) string {
+			dir := t.TempDir()
+			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=512k"); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 			return dir
 		},
 	}

@@ -45,7 +45,6 @@ type initRequest struct {
 
 // settings is what /init sets.
 type settings struct {
-	set      bool // /init came with a token once
 	last     time.Time
 	token    string
 	env      map[string]string

@@ -148,10 +148,9 @@ func (p *process) end() *pb.ProcessEvent_EndEvent {
 
 // table is all processes by pid.
 type table struct {
-	mu     sync.Mutex
-	byPID  map[int]*process
-	old    []*process // ended, oldest first
-	serial uint64
+	mu    sync.Mutex
+	byPID map[int]*process
+	old   []*process // ended, oldest first
 }
 
 func (t *table) add(p *process) {
