@@ -77,7 +77,9 @@ func TestOtherServersAreNotOurs(t *testing.T) {
 	}
 	for name, h := range map[string]http.HandlerFunc{
 		"page": html(200), "missing page": html(404), "gateway": html(502),
-		"redirect":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com/", http.StatusFound) },
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://example.com/", http.StatusFound)
+		},
 		"other JSON":  func(w http.ResponseWriter, _ *http.Request) { answer(w, 400, map[string]string{"detail": "no"}) },
 		"wrong types": func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, []int{1}) },
 	} {
