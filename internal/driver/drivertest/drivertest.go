@@ -66,6 +66,7 @@ func Run(t *testing.T, env Env) {
 	t.Run("Wait", s.testWait)
 	t.Run("Usage", s.testUsage)
 	t.Run("Isolation", s.testIsolation)
+	t.Run("HostDisk", s.testHostDisk)
 	t.Run("Limits", s.testLimits)
 	t.Run("FailedStart", s.testFailedStart)
 	t.Run("Sweep", s.testSweep)

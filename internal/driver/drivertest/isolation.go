@@ -3,12 +3,15 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/driver"
@@ -43,6 +46,37 @@ func (s *suite) testIsolation(t *testing.T) {
 	}
 	if got := a.sh(t, "find / -xdev -name 'upper' -o -xdev -name 'console.log' 2>/dev/null | head"); got != "" {
 		t.Errorf("files of the runtime are seen inside: %s", got)
+	}
+}
+
+// testHostDisk tries to make a machine's files on the host grow past its disk.
+func (s *suite) testHostDisk(t *testing.T) {
+	spec := s.spec(t)
+	b := s.start(t, spec)
+	for _, fd := range []string{"0", "1", "2"} {
+		b.run(t.Context(), "dd if=/dev/zero of=/proc/1/fd/"+fd+" bs=1M count=8")
+	}
+	u, err := b.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var used int64
+	err = filepath.WalkDir(spec.Dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return err
+		}
+		used += int64(st.Blocks) * 512
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if extra := used - u.DiskBytes; extra > 4<<20 {
+		t.Errorf("the machine made %d bytes on the host that its disk does not count", extra)
 	}
 }
 

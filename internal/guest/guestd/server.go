@@ -104,6 +104,9 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	served := make(chan error, 1)
 	s.tasks.Go(func() { served <- server.Serve(l) })
 	s.opt.Log.Info("listening", "addr", l.Addr().String(), "version", Version)
+	if s.opt.First {
+		silence()
+	}
 	var err error
 	select {
 	case err = <-served:
