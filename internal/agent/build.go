@@ -8,27 +8,48 @@ import (
 	"github.com/pandastack/pandastack/internal/image"
 )
 
-// image gives the image of a template, and builds it first if it is one of the
-// agent's own and has none, or a damaged one.
+// image gives the image of a template. One of the agent's own is built once for
+// each run of the agent, which is quick when the store has what the build would
+// make: an image that another configuration left under the same name does not
+// count.
 func (c *catalogue) image(ctx context.Context, name string) (image.Image, error) {
-	img, err := c.agent.cfg.Images.Resolve(name)
-	code := api.CodeOf(err)
-	if err == nil || code != api.CodeTemplateNotFound && code != api.CodeSnapshotCorrupt {
-		return img, err
-	}
 	t := c.own[name]
 	if t.Build == nil {
-		return image.Image{}, err
+		return c.agent.cfg.Images.Resolve(name)
+	}
+	if img, ok := c.builtImage(name); ok {
+		return img, nil
 	}
 	key := buildKey(name)
 	if err := c.failed.holds(key); err != nil {
 		return image.Image{}, err
 	}
-	err = c.agent.flights.do(ctx, key, func(ctx context.Context) error { return c.build(ctx, t) })
+	err := c.agent.flights.do(ctx, key, func(ctx context.Context) error {
+		if _, ok := c.builtImage(name); ok {
+			return nil
+		}
+		return c.build(ctx, t)
+	})
 	if err != nil {
 		return image.Image{}, err
 	}
-	return c.agent.cfg.Images.Resolve(name)
+	return c.agent.cfg.Images.Resolve(c.digest(name))
+}
+
+// builtImage gives what this run has built for a template, if it is still whole.
+func (c *catalogue) builtImage(name string) (image.Image, bool) {
+	digest := c.digest(name)
+	if digest == "" {
+		return image.Image{}, false
+	}
+	img, err := c.agent.cfg.Images.Resolve(digest)
+	return img, err == nil
+}
+
+func (c *catalogue) digest(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.digests[name]
 }
 
 func buildKey(name string) string { return "build " + name }
@@ -45,6 +66,14 @@ func (c *catalogue) build(ctx context.Context, t Template) error {
 	})
 	if err == nil {
 		err = c.agent.cfg.Images.Tag(t.Name, img.Digest)
+	} else if old, resolveErr := c.agent.cfg.Images.Resolve(t.Name); t.Stale && ctx.Err() == nil && resolveErr == nil {
+		log.Warn("the image could not be built anew; an earlier one is used", "error", err, "digest", old.Digest)
+		img, err = old, nil
+	}
+	if err == nil {
+		c.mu.Lock()
+		c.digests[t.Name] = img.Digest
+		c.mu.Unlock()
 	}
 	if err != nil && api.CodeOf(err) == api.CodeInternal {
 		err = api.Wrap(api.CodeTemplateBuild, err, "the image of template %q could not be built", t.Name)

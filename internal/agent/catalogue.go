@@ -24,6 +24,7 @@ type catalogue struct {
 
 	mu        sync.Mutex
 	own       map[string]Template
+	digests   map[string]string    // of own templates, once this run has built them
 	work      map[string]work      // what is being made now, by template
 	snapshots map[string]*snapshot // by directory
 }
@@ -53,6 +54,7 @@ func newCatalogue(a *Agent) *catalogue {
 	c := &catalogue{
 		agent:     a,
 		own:       map[string]Template{},
+		digests:   map[string]string{},
 		work:      map[string]work{},
 		snapshots: map[string]*snapshot{},
 	}

@@ -38,7 +38,11 @@ type Template struct {
 	MemoryMB int
 	DiskMB   int
 
-	// Build makes the image when no image has the template's name. Nil when
-	// images of this name come by other means.
+	// Build makes the image, or finds that the store has what it would make. It
+	// is called once in each run of the agent. Nil when images of this name come
+	// by other means.
 	Build func(ctx context.Context, report image.Progress) (image.Image, error)
+	// Stale lets an image that has the template's name already serve when
+	// Build fails, as it does for a recipe on a host without network.
+	Stale bool
 }

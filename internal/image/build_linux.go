@@ -93,10 +93,22 @@ func (s *Store) FromTarFile(ctx context.Context, path string, p Progress) (Image
 	if err != nil || !fi.Mode().IsRegular() {
 		return Image{}, invalid("the archive is not a regular file: %s", filepath.Base(path))
 	}
-	counter := &countingReader{r: f}
-	return s.fromTar(ctx, counter, "archive "+filepath.Base(path), p, func(int64) float64 {
-		return float64(counter.n) / float64(max(fi.Size(), 1))
+	return s.once(ctx, archiveKey(path, fi), false, func() (Image, error) {
+		counter := &countingReader{r: f}
+		return s.fromTar(ctx, counter, "archive "+filepath.Base(path), p, func(int64) float64 {
+			return float64(counter.n) / float64(max(fi.Size(), 1))
+		})
 	})
+}
+
+// archiveKey names an archive as it is now: where it is, how long, and when it
+// was last changed.
+func archiveKey(path string, fi os.FileInfo) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "archive\n%s\n%d\n%d", path, fi.Size(), fi.ModTime().UnixNano()))
+	return hex.EncodeToString(sum[:])
 }
 
 func (s *Store) fromTar(ctx context.Context, r io.Reader, source string, p Progress, done func(int64) float64) (Image, error) {

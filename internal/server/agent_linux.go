@@ -133,6 +133,7 @@ func localTemplates(cfg Config, images *image.Store) ([]agent.Template, error) {
 		}
 		list = append(list, agent.Template{
 			Name: baseTemplate, CPU: recipe.Size.CPU, MemoryMB: recipe.Size.MemoryMB, DiskMB: recipe.Size.DiskMB,
+			Stale: true,
 			Build: func(ctx context.Context, report image.Progress) (image.Image, error) {
 				return images.FromRecipe(ctx, recipe, report)
 			},
