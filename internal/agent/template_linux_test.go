@@ -142,6 +142,45 @@ func TestCreateWaitsForATemplateThatIsBuilt(t *testing.T) {
 	}
 }
 
+// TestForeignTag: what another configuration has left under the name of an own
+// template is not what a create starts from.
+func TestForeignTag(t *testing.T) {
+	t.Parallel()
+	s := newSetting(t)
+	w := start(t, s, func(c *Config) {
+		shared := c.Images
+		c.Snapshots = filepath.Join(s.Dir, "own")
+		store := image.NewStore(filepath.Join(s.Dir, "images"), c.Log)
+		c.Images = store
+		own := filepath.Join(s.Dir, "images")
+		good, err := shared.Resolve(testTemplate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		foreign, err := shared.Resolve(guestTag) // it has no shell and does not boot
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(own, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, img := range []image.Image{good, foreign} {
+			if err := os.Link(img.Path, filepath.Join(own, filepath.Base(img.Path))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := store.Tag("mine", foreign.Digest); err != nil {
+			t.Fatal(err)
+		}
+		c.Templates = []Template{{Name: "mine", Build: func(context.Context, image.Progress) (image.Image, error) { return good, nil }}}
+	})
+	spec := specFor(api.NewID())
+	spec.Template = "mine"
+	if _, err := w.Create(t.Context(), spec); err != nil {
+		t.Errorf("create: %v", err)
+	}
+}
+
 func TestBuildThatFails(t *testing.T) {
 	t.Parallel()
 	var builds atomic.Int32
