@@ -81,21 +81,6 @@ func joinEarly(ctx context.Context, tag, id string) {
 	}
 }
 
-// childrenOf lists the processes that a process has started.
-func childrenOf(pid int) []int {
-	var pids []int
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, f := range files {
-		b, _ := os.ReadFile(f)
-		for _, s := range strings.Fields(string(b)) {
-			if n, err := strconv.Atoi(s); err == nil {
-				pids = append(pids, n)
-			}
-		}
-	}
-	return pids
-}
-
 // addToCgroup sees to it that a process and all below it are in their v1 cgroup.
 // Children that start later are born there. On v2 the process is born there.
 func addToCgroup(tag, id string, pid int) error {

@@ -128,6 +128,9 @@ func unusable() string {
 	} else {
 		unix.Close(fd)
 	}
+	if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())); err != nil {
+		return "The kernel does not list a process's children (CONFIG_PROC_CHILDREN)."
+	}
 	if !hasCgroups() {
 		return "The cgroup controllers cpu, memory and pids are not mounted under /sys/fs/cgroup."
 	}

@@ -92,23 +92,26 @@ func waitExit(ctx context.Context, pid int) error {
 
 // descendants lists the processes below pid, pid itself first.
 func descendants(pid int) []int {
-	children := map[int][]int{}
-	stats, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range stats {
-		p, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			continue
-		}
-		if f, err := procStat(p); err == nil {
-			parent, _ := strconv.Atoi(f[1])
-			children[parent] = append(children[parent], p)
-		}
-	}
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
-		all = append(all, children[all[i]]...)
+		all = append(all, childrenOf(all[i])...)
 	}
 	return all
+}
+
+// childrenOf lists the processes that a process has started.
+func childrenOf(pid int) []int {
+	var pids []int
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		for _, s := range strings.Fields(string(b)) {
+			if n, err := strconv.Atoi(s); err == nil {
+				pids = append(pids, n)
+			}
+		}
+	}
+	return pids
 }
 
 // sentriesOf finds the sentry processes whose state directory is ours.
