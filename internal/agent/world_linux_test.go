@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +24,7 @@ import (
 	"github.com/pandastack/pandastack/internal/host"
 	"github.com/pandastack/pandastack/internal/hostnet"
 	"github.com/pandastack/pandastack/internal/image"
+	"github.com/pandastack/pandastack/internal/image/imagetest"
 )
 
 // shared is what all tests of the binary start from: images, made once.
@@ -38,42 +38,13 @@ var shared struct {
 // the guest program are tagged.
 func sharedDir(t *testing.T) string {
 	t.Helper()
-	needRoot(t)
+	imagetest.Need(t)
 	shared.once.Do(func() { shared.dir, shared.err = makeShared() })
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
 	return shared.dir
 }
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: real sandboxes need root")
-	}
-	if usesCgo() {
-		t.Skip("SKIPPED: real sandboxes run this binary again in an empty root, where only a static one starts: test with CGO_ENABLED=0")
-	}
-	if _, err := os.Stat(busybox); err != nil {
-		t.Skipf("SKIPPED: real sandboxes need %s (package busybox-static): %v", busybox, err)
-	}
-}
-
-// usesCgo reports whether this binary was built with cgo.
-func usesCgo() bool {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return false
-	}
-	for _, s := range info.Settings {
-		if s.Key == "CGO_ENABLED" {
-			return s.Value == "1"
-		}
-	}
-	return false
-}
-
-const busybox = "/bin/busybox"
 
 func makeShared() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "agent-test-"); err != nil {
@@ -82,7 +53,7 @@ func makeShared() (dir string, err error) {
 	ctx := context.Background()
 	store := image.NewStore(filepath.Join(dir, "images"), slog.New(slog.DiscardHandler))
 	root := filepath.Join(dir, "root")
-	if err := makeRoot(root); err != nil {
+	if err := imagetest.Root(root); err != nil {
 		return dir, err
 	}
 	img, err := store.FromDir(ctx, root, nil)
@@ -93,40 +64,6 @@ func makeShared() (dir string, err error) {
 		return dir, err
 	}
 	return dir, makeGuestImage(ctx, store, dir)
-}
-
-// makeRoot makes the smallest root that a sandbox can use: one static program
-// under the names of a shell and its tools, and two users.
-func makeRoot(root string) error {
-	for _, dir := range []string{"bin", "dev", "etc", "home/user", "proc", "root", "sys", "tmp", "usr/bin", "var/tmp", "workspace"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			return err
-		}
-	}
-	program, err := os.ReadFile(busybox)
-	if err != nil {
-		return err
-	}
-	files := map[string]string{
-		"bin/busybox":     string(program),
-		"etc/passwd":      "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\n",
-		"etc/group":       "root:x:0:\nuser:x:1000:\n",
-		"etc/hosts":       "127.0.0.1 localhost\n",
-		"etc/hostname":    "sandbox\n",
-		"etc/resolv.conf": "",
-		"etc/machine-id":  "",
-	}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(data), 0o755); err != nil {
-			return err
-		}
-	}
-	for _, name := range strings.Fields("sh cat echo hostname id ls mkdir ps sleep sync true dd od head kill touch date wc sed") {
-		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil {
-			return err
-		}
-	}
-	return os.Chown(filepath.Join(root, "home/user"), 1000, 1000)
 }
 
 // setting is what a world and its killed twin have in common, as plain values.
@@ -365,10 +302,8 @@ const guestTag = "guest"
 // makeGuestImage builds the guest program from source and stores its image.
 func makeGuestImage(ctx context.Context, store *image.Store, dir string) error {
 	program := filepath.Join(dir, "guest")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "github.com/pandastack/pandastack/cmd/guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the guest program: %w\n%s", err, out)
+	if err := imagetest.Guest(program); err != nil {
+		return err
 	}
 	data, err := os.ReadFile(program)
 	if err != nil {

@@ -10,10 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +20,7 @@ import (
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/driver/gvisor"
+	"github.com/pandastack/pandastack/internal/image/imagetest"
 )
 
 // childConfig tells this test binary to be a server, so that one can be killed.
@@ -67,77 +65,17 @@ var shared struct {
 	err  error
 }
 
-const busybox = "/bin/busybox"
-
 func needSandboxes(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: real sandboxes need root")
-	}
-	if usesCgo() {
-		t.Skip("SKIPPED: real sandboxes run this binary again in an empty root, where only a static one starts: test with CGO_ENABLED=0")
-	}
-	if _, err := os.Stat(busybox); err != nil {
-		t.Skipf("SKIPPED: real sandboxes need %s (package busybox-static): %v", busybox, err)
-	}
+	imagetest.Need(t)
 	shared.once.Do(func() {
 		if shared.dir, shared.err = os.MkdirTemp("", "server-test-"); shared.err == nil {
-			shared.err = errors.Join(makeRoot(filepath.Join(shared.dir, "root")), buildGuest(filepath.Join(shared.dir, "guest")))
+			shared.err = errors.Join(imagetest.Root(filepath.Join(shared.dir, "root")), imagetest.Guest(filepath.Join(shared.dir, "guest")))
 		}
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-}
-
-// buildGuest builds the guest program from source, so that the tests do not
-// depend on what an earlier build embedded.
-func buildGuest(path string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "../../cmd/guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the guest program: %w: %s", err, out)
-	}
-	return nil
-}
-
-func usesCgo() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "CGO_ENABLED" && s.Value == "1" })
-}
-
-// makeRoot makes the smallest root that the API can be tried on: one static
-// program under the names of a shell and its tools, and two users.
-func makeRoot(root string) error {
-	for _, dir := range []string{"bin", "dev", "etc", "home/user", "proc", "root", "sys", "tmp", "usr/bin", "var/tmp"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			return err
-		}
-	}
-	program, err := os.ReadFile(busybox)
-	if err != nil {
-		return err
-	}
-	files := map[string]string{
-		"bin/busybox":     string(program),
-		"etc/passwd":      "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\n",
-		"etc/group":       "root:x:0:\nuser:x:1000:\n",
-		"etc/hosts":       "127.0.0.1 localhost\n",
-		"etc/hostname":    "sandbox\n",
-		"etc/resolv.conf": "",
-		"etc/machine-id":  "",
-	}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(data), 0o755); err != nil {
-			return err
-		}
-	}
-	for _, name := range strings.Fields("sh cat echo id ls ps sleep true dd head yes seq printf kill touch") {
-		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil {
-			return err
-		}
-	}
-	return errors.Join(os.Chmod(filepath.Join(root, "root"), 0o700), os.Chown(filepath.Join(root, "home/user"), 1000, 1000))
 }
 
 // sandboxConfig is a server whose base template is the small root.

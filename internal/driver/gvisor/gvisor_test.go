@@ -25,6 +25,7 @@ import (
 	"github.com/pandastack/pandastack/internal/guest"
 	"github.com/pandastack/pandastack/internal/hostnet"
 	"github.com/pandastack/pandastack/internal/image"
+	"github.com/pandastack/pandastack/internal/image/imagetest"
 )
 
 // childEnv makes the test binary start one machine and wait to be killed.
@@ -59,9 +60,7 @@ var made struct {
 // images gives a small root and the guest program as EROFS images.
 func images(t *testing.T) (root, guestImage image.Image) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: gVisor machines need root")
-	}
+	imagetest.Need(t)
 	made.once.Do(func() { made.err = makeImages() })
 	if made.err != nil {
 		t.Fatal(made.err)
@@ -75,14 +74,12 @@ func makeImages() (err error) {
 	}
 	ctx := context.Background()
 	tree := filepath.Join(made.dir, "tree")
-	if err := busyboxTree(tree); err != nil {
+	if err := imagetest.Root(tree); err != nil {
 		return err
 	}
 	program := filepath.Join(made.dir, "guest")
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program, "github.com/pandastack/pandastack/cmd/guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the guest program: %w\n%s", err, out)
+	if err := imagetest.Guest(program); err != nil {
+		return err
 	}
 	bytes, err := os.ReadFile(program)
 	if err != nil {
@@ -94,41 +91,6 @@ func makeImages() (err error) {
 	}
 	made.guest, err = store.GuestImage(ctx, bytes)
 	return err
-}
-
-// busyboxTree makes the smallest root that has a shell.
-func busyboxTree(tree string) error {
-	const busybox = "/bin/busybox"
-	for _, dir := range []string{"bin", "dev", "etc", "home/user", "proc", "root", "sys", "tmp", "usr/bin"} {
-		if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
-			return err
-		}
-	}
-	b, err := os.ReadFile(busybox)
-	if err != nil {
-		return fmt.Errorf("install busybox-static: %w", err)
-	}
-	for name, data := range map[string]string{
-		"bin/busybox": string(b),
-		"etc/passwd":  "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\n",
-		"etc/group":   "root:x:0:\nuser:x:1000:\n",
-	} {
-		if err := os.WriteFile(filepath.Join(tree, name), []byte(data), 0o755); err != nil {
-			return err
-		}
-	}
-	applets, err := exec.Command(busybox, "--list").Output()
-	if err != nil {
-		return err
-	}
-	for _, name := range strings.Fields(string(applets)) {
-		if name != "busybox" {
-			if err := os.Symlink("busybox", filepath.Join(tree, "bin", name)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // newEnv is a world for the suite: one state directory, real network slots.
