@@ -30,7 +30,6 @@ type Driver struct {
 	tag   string // marks our cgroups among those of other servers
 	shell shells
 	setup func() error
-	room  chan struct{} // holds one entry for each start under way
 }
 
 // New makes a driver. It touches nothing until it is used.
@@ -43,7 +42,7 @@ func New(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(cfg.StateDir))
-	d := &Driver{cfg: cfg, conf: conf, tag: hex.EncodeToString(sum[:4]), room: make(chan struct{}, 2*runtime.NumCPU())}
+	d := &Driver{cfg: cfg, conf: conf, tag: hex.EncodeToString(sum[:4])}
 	d.setup = sync.OnceValue(d.makeDirs)
 	d.shell.init(d)
 	return d, nil
@@ -192,10 +191,6 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Machine, e
 		return nil, api.Wrap(api.CodeHostSetup, err, "cannot prepare the gVisor state directory")
 	}
 	spec.Limits = withDefaults(spec.Limits)
-	if err := d.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer func() { <-d.room }()
 	steps := stopwatch{last: time.Now()}
 	if spec.Snapshot != "" {
 		if err := d.checkSnapshot(spec); err != nil {
@@ -225,17 +220,6 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Machine, e
 	}
 	m.boot.Steps = steps.steps
 	return m, nil
-}
-
-// enter waits for its turn. A start keeps a CPU busy; more at a time than there
-// are CPUs to serve them only makes each of them late.
-func (d *Driver) enter(ctx context.Context) error {
-	select {
-	case d.room <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // sentryFor takes a shell that fits, or starts a runtime process.
