@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -253,18 +252,15 @@ func (s setting) leftovers(t *testing.T) []string {
 	}
 	names, _ := filepath.Glob("/run/netns/*" + s.Owner + "*")
 	out = append(out, names...)
-	links, err := exec.Command("ip", "-o", "link").Output()
-	if err != nil {
-		t.Fatalf("ip link: %v", err)
+	aliases, _ := filepath.Glob("/sys/class/net/*/ifalias")
+	for _, path := range aliases {
+		if alias, err := os.ReadFile(path); err == nil && strings.Contains(string(alias), s.Owner) {
+			out = append(out, "link "+path)
+		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, line := range strings.Split(string(links), "\n") {
-		if strings.Contains(line, s.Owner) {
-			out = append(out, "link "+line)
-		}
 	}
 	for _, line := range strings.Split(string(mounts), "\n") {
 		if strings.Contains(line, s.Dir) || strings.Contains(line, s.Owner) {
