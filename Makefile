@@ -14,10 +14,10 @@ export CGO_ENABLED = 0
 LDFLAGS := -s -w -X github.com/pandastack/pandastack/internal/server.version=$(VERSION) -X github.com/pandastack/pandastack/internal/server.commit=$(COMMIT)
 GUEST   := internal/guest/guestbin/guest_linux_$(ARCH)
 
-.PHONY: help build guest quickstart test test-race lint bench requirements base clean
+.PHONY: help build guest quickstart test lint bench requirements base clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 build: guest ## Build bin/pandastack, one static binary with the guest program in it
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/pandastack ./cmd/pandastack

@@ -13,7 +13,7 @@ done
 for ns in /run/netns/ps-*; do echo "namespace $ns"; done
 for l in /sys/class/net/ps-*; do echo "link $l"; done
 grep -E 'pandastack|/run/netns/ps-|erofs' /proc/self/mounts | awk '{print "mount", $2}'
-for c in /sys/fs/cgroup/pandastack /sys/fs/cgroup/*/pandastack; do echo "cgroup $c"; done
+for c in /sys/fs/cgroup/pandastac[k] /sys/fs/cgroup/*/pandastack; do echo "cgroup $c"; done
 for d in /tmp/pandastack*; do echo "file $d"; done
 if command -v nft >/dev/null; then nft list tables 2>/dev/null | grep pandastack | sed 's/^/firewall /'; fi
 exit 0
