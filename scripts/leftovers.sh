@@ -5,7 +5,7 @@ set -uo pipefail
 shopt -s nullglob
 
 for f in /proc/[0-9]*/cmdline; do
-  cmd=$(tr '\0' ' ' <"$f" 2>/dev/null) || continue
+  cmd=$({ tr '\0' ' ' <"$f"; } 2>/dev/null) || continue
   case "$cmd" in
     runsc-sandbox*|*/.pandastack/guest*|*bin/pandastack\ server*|*postgres\ -D\ *pandastack*) echo "process ${f//[!0-9]/} $cmd" | cut -c1-160 ;;
   esac
