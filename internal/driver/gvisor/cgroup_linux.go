@@ -29,12 +29,9 @@ func cgroupName(tag, id string) string { return cgroupParent + "/" + tag + "-" +
 
 // newCgroup makes the cgroup of a sentry, v1 or v2, with its limits.
 func newCgroup(tag, id string, l driver.Limits) (cgroup.Cgroup, error) {
-	cg, err := cgroup.NewFromPath(cgroupName(tag, id), false)
+	cg, err := installCgroup(tag, id, l)
 	if err != nil {
-		return nil, api.Wrap(api.CodeKernelFeature, err, "this host has no usable cgroups")
-	}
-	if err := cg.Install(resources(l)); err != nil {
-		return nil, api.Wrap(api.CodeKernelFeature, err, "cannot make a cgroup with the sandbox's limits")
+		return nil, err
 	}
 	allowBurst(cg, l)
 	for _, c := range []string{"memory", "cpu", "pids"} {
@@ -44,6 +41,26 @@ func newCgroup(tag, id string, l driver.Limits) (cgroup.Cgroup, error) {
 		}
 	}
 	return cg, nil
+}
+
+// installCgroup makes the cgroup and writes its limits. The parent can be gone at
+// any moment, as whoever removes the last cgroup in it removes it too, be it
+// another server: then it is made again.
+func installCgroup(tag, id string, l driver.Limits) (cgroup.Cgroup, error) {
+	for try := 1; ; try++ {
+		cg, err := cgroup.NewFromPath(cgroupName(tag, id), false)
+		if err != nil {
+			return nil, api.Wrap(api.CodeKernelFeature, err, "this host has no usable cgroups")
+		}
+		err = cg.Install(resources(l))
+		if err == nil {
+			return cg, nil
+		}
+		// ENODEV is a write to a file whose cgroup went while it was open.
+		if gone := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV); !gone || try == 20 {
+			return nil, api.Wrap(api.CodeKernelFeature, err, "cannot make a cgroup with the sandbox's limits")
+		}
+	}
 }
 
 func resources(l driver.Limits) *specs.LinuxResources {
@@ -240,6 +257,16 @@ func frozen(cg cgroup.Cgroup) bool {
 	return err == nil && strings.TrimSpace(string(b)) == on
 }
 
+// followed reports whether every task is where the switch wants it. On v2 the
+// switch itself only tells what was asked for.
+func followed(cg cgroup.Cgroup, want bool) bool {
+	b, err := os.ReadFile(filepath.Join(cg.MakePath("freezer"), "cgroup.events"))
+	if err != nil {
+		return frozen(cg) == want
+	}
+	return strings.Contains("\n"+string(b), "\nfrozen 1\n") == want
+}
+
 // setFrozen switches the freezer and waits until every task has followed.
 func setFrozen(ctx context.Context, cg cgroup.Cgroup, want bool) error {
 	path, on, off := freezerFile(cg)
@@ -251,7 +278,7 @@ func setFrozen(ctx context.Context, cg cgroup.Cgroup, want bool) error {
 		if err := os.WriteFile(path, []byte(state), 0); err != nil {
 			return err
 		}
-		if frozen(cg) == want {
+		if followed(cg, want) {
 			return nil
 		}
 		select {

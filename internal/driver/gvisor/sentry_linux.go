@@ -83,14 +83,14 @@ func (d *Driver) newSentry(ctx context.Context, id, dir string, spec driver.Spec
 			{Lower: specutils.Erofs, Upper: specutils.NoOverlay},
 		},
 	}
-	if err := openSentryFiles(args, dir, spec.Image.Path, d.cfg.GuestImage); err != nil {
-		return nil, err
-	}
 	if cgroup.IsOnlyV2() {
 		if args.CloneIntoCgroupFD, err = cg.CloneIntoCgroup(); err != nil {
 			return nil, fmt.Errorf("open the sandbox's cgroup: %w", err)
 		}
 		defer args.CloneIntoCgroupFD.Close()
+	}
+	if err := openSentryFiles(args, dir, spec.Image.Path, d.cfg.GuestImage); err != nil {
+		return nil, err
 	}
 	sb, err := d.startJoining(ctx, &conf, args, dir)
 	if err != nil {
