@@ -19,12 +19,12 @@ scripts/requirements.sh erofs-utils runc
 
 # The stock runsc is the command line of the gVisor module that is linked into
 # bin/pandastack, without any of our changes.
-gvisor=$(go list -m -f '{{.Version}}' gvisor.dev/gvisor)
+gvisor=$(go list -modfile=tools/go.mod -m -f '{{.Version}}' gvisor.dev/gvisor)
 runsc=$IMAGE_CACHE/tools/runsc-stock-$gvisor-$(go env GOVERSION)-$(go env GOARCH)
 if [ ! -x "$runsc" ]; then
   echo "building the stock runsc (once)"
   mkdir -p "$(dirname "$runsc")"
-  CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$runsc.$$" gvisor.dev/gvisor/runsc
+  CGO_ENABLED=0 go build -modfile=tools/go.mod -trimpath -ldflags '-s -w' -o "$runsc.$$" gvisor.dev/gvisor/runsc
   mv "$runsc.$$" "$runsc"
 fi
 

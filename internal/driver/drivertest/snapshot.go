@@ -217,6 +217,25 @@ func (s *suite) testShells(t *testing.T) {
 		}
 		return m.Boot().Shell
 	})
+	// A runtime puts itself in order some seconds after it got a guest. The
+	// guest must not notice.
+	var boxes []*box
+	for range 6 {
+		again := s.spec(t)
+		again.Snapshot = snap
+		m, err := d.Start(t.Context(), again)
+		if err != nil {
+			t.Fatalf("Start: %v", err)
+		}
+		boxes = append(boxes, s.box(t, m))
+		time.Sleep(300 * time.Millisecond) // for the next shell
+	}
+	time.Sleep(4 * time.Second)
+	for _, b := range boxes {
+		if got := b.sh(t, "cat /baked"); got != "baked" {
+			t.Errorf("a machine from a shell answers %q after a while", got)
+		}
+	}
 	if err := d.Close(t.Context()); err != nil {
 		t.Fatalf("Close: %v", err)
 	}

@@ -208,6 +208,9 @@ func (m *machine) Wait(ctx context.Context) (driver.Exit, error) {
 		return driver.Exit{}, err
 	}
 	exit := driver.Exit{Status: status, Reason: "The sandbox's runtime ended."}
+	if status >= 0 {
+		exit.Reason = fmt.Sprintf("The sandbox's runtime ended with status %d.", status)
+	}
 	if cg, err := m.cgroup(); err == nil && oomKilled(cg) {
 		exit.Reason = fmt.Sprintf("The sandbox used more memory than its limit of %d MiB.", m.s.limits.MemoryBytes>>20)
 	} else if tail := tailOf(filepath.Join(m.s.dir, panicFile), 300); tail != "" {

@@ -242,8 +242,12 @@ func (s *sentry) wait(ctx context.Context) (int, error) {
 		}
 	}
 	var ws unix.WaitStatus
-	if pid, err := unix.Wait4(s.pid, &ws, unix.WNOHANG, nil); err == nil && pid == s.pid && ws.Exited() {
+	pid, err := unix.Wait4(s.pid, &ws, unix.WNOHANG, nil)
+	switch {
+	case err != nil || pid != s.pid:
+		return -1, nil
+	case ws.Exited():
 		return ws.ExitStatus(), nil
 	}
-	return -1, nil
+	return 128 + int(ws.Signal()), nil
 }

@@ -40,7 +40,8 @@ func warmSignals() <-chan os.Signal {
 func warmUp() {
 	growHeap()
 	makeAddressSpaces()
-	runtime.LockOSThread()
+	// On whichever thread this is. It may not be locked to this goroutine and end
+	// with it: the guest's processes are killed with the thread that made them.
 	unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&warmName[0])), 0, 0, 0)
 }
 
