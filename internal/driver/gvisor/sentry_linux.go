@@ -36,7 +36,6 @@ type sentry struct {
 	started uint64 // start time of pid in clock ticks: tells it from a later process with the same pid
 	socket  string // control socket
 	conf    *config.Config
-	sb      *sandbox.Sandbox
 	limits  driver.Limits
 	upper   string // path of the upper file
 }
@@ -96,7 +95,7 @@ func (d *Driver) newSentry(ctx context.Context, id, dir string, spec driver.Spec
 	if err != nil {
 		return nil, bootError(dir, err)
 	}
-	s := &sentry{id: id, dir: dir, pid: sb.Pid.Load(), socket: sb.ControlSocketPath, conf: &conf, sb: sb, limits: spec.Limits, upper: filepath.Join(dir, upperFile)}
+	s := &sentry{id: id, dir: dir, pid: sb.Pid.Load(), socket: sb.ControlSocketPath, conf: &conf, limits: spec.Limits, upper: filepath.Join(dir, upperFile)}
 	defer func() {
 		if err != nil {
 			s.kill(context.WithoutCancel(ctx))
