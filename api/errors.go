@@ -57,6 +57,11 @@ const (
 	CodeDriverUnavailable  Code = "driver.unavailable"
 	CodeSnapshotMismatch   Code = "snapshot.incompatible"
 	CodeSnapshotCorrupt    Code = "snapshot.corrupt"
+	CodeSnapshotNotFound   Code = "snapshot.not_found"
+	CodeSnapshotExists     Code = "snapshot.exists"
+	CodeSnapshotInUse      Code = "snapshot.in_use"
+	CodeSnapshotStore      Code = "snapshot.store_unavailable"
+	CodeSnapshotStoreFull  Code = "snapshot.store_full"
 	CodeQuotaSandboxes     Code = "quota.sandboxes_exceeded"
 	CodeQuotaVCPU          Code = "quota.vcpu_exceeded"
 	CodeCapacity           Code = "capacity.unavailable"
@@ -107,8 +112,13 @@ var catalogue = []Info{
 	{CodeProcessNotFound, http.StatusNotFound, false, "The process has ended or was never started here."},
 	{CodeProcessInvalid, http.StatusBadRequest, false, "Check the command, the working directory and the user."},
 	{CodeDriverUnavailable, http.StatusBadRequest, false, "`pandastack doctor` says which drivers this host has, and why not the others."},
-	{CodeSnapshotMismatch, http.StatusConflict, false, "The snapshot was made by another runtime build or CPU; it is baked anew from its image."},
+	{CodeSnapshotMismatch, http.StatusConflict, false, "The snapshot was made by another runtime build, CPU or kernel; start it on a host like the one it was made on, or use a snapshot without memory, which starts anywhere."},
 	{CodeSnapshotCorrupt, http.StatusInternalServerError, false, "The bytes do not match their checksum; delete the snapshot and make it again."},
+	{CodeSnapshotNotFound, http.StatusNotFound, false, "It was deleted, or it belongs to another key; list with `pandastack snapshot list`."},
+	{CodeSnapshotExists, http.StatusConflict, false, "Choose another name, or delete the snapshot that has it."},
+	{CodeSnapshotInUse, http.StatusConflict, true, "Something is being made from it; try again when that is done."},
+	{CodeSnapshotStore, http.StatusServiceUnavailable, true, "The blob store does not answer; what was stored before is unharmed."},
+	{CodeSnapshotStoreFull, http.StatusInsufficientStorage, false, "Free space in the blob store or on the host's disk, or delete snapshots; nothing that was stored before is harmed."},
 	{CodeQuotaSandboxes, http.StatusTooManyRequests, false, "Delete sandboxes that are not needed or raise the quota."},
 	{CodeQuotaVCPU, http.StatusTooManyRequests, false, "Ask for fewer CPUs or raise the quota."},
 	{CodeCapacity, http.StatusServiceUnavailable, true, "No host has room now; try again or add a host."},

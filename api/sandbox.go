@@ -6,22 +6,30 @@ import "time"
 type Status string
 
 // A sandbox is creating until its guest answers, and ends as deleted or failed.
+// A paused one stands still in memory; a hibernated one is on disk only, and the
+// next request wakes it. Deleted is seen in lineages only.
 const (
-	StatusCreating Status = "creating"
-	StatusRunning  Status = "running"
-	StatusPaused   Status = "paused"
-	StatusDeleting Status = "deleting"
-	StatusFailed   Status = "failed"
+	StatusCreating   Status = "creating"
+	StatusRunning    Status = "running"
+	StatusPaused     Status = "paused"
+	StatusHibernated Status = "hibernated"
+	StatusDeleting   Status = "deleting"
+	StatusDeleted    Status = "deleted"
+	StatusFailed     Status = "failed"
 )
 
 // BootMode says how a sandbox came to life.
 type BootMode string
 
-// Every create restores a snapshot; cold is the first start of a template on a
-// host, or a size that its snapshot cannot serve.
+// Every create restores a snapshot, the template's or one of the owner's; cold is
+// the first start of a template on a host, a size that its snapshot cannot serve,
+// or a snapshot without memory. Fork is a child of a running sandbox, wake the
+// return of a hibernated one.
 const (
 	BootCold    BootMode = "cold"
 	BootRestore BootMode = "restore"
+	BootFork    BootMode = "fork"
+	BootWake    BootMode = "wake"
 )
 
 // Step is one named part of a start and how long it took.
@@ -34,14 +42,14 @@ type Step struct {
 type Sandbox struct {
 	ID         string            `json:"id" example:"k3v9x0q2m7c1b8n4t6zd"`
 	Template   string            `json:"template" example:"base"`
-	Status     Status            `json:"status" enum:"creating,running,paused,deleting,failed"`
+	Status     Status            `json:"status" enum:"creating,running,paused,hibernated,deleting,failed"`
 	Driver     string            `json:"driver" example:"gvisor"`
 	Host       string            `json:"host" doc:"Host that runs it"`
 	CPU        float64           `json:"cpu" doc:"CPUs it may use at most"`
 	MemoryMB   int               `json:"memory_mb" doc:"Memory limit, MiB"`
 	DiskMB     int               `json:"disk_mb" doc:"Writable disk, MiB"`
 	GuestIP    string            `json:"guest_ip,omitempty" doc:"Its address on the host's sandbox network"`
-	BootMode   BootMode          `json:"boot_mode,omitempty" enum:"cold,restore"`
+	BootMode   BootMode          `json:"boot_mode,omitempty" enum:"cold,restore,fork,wake"`
 	BootMS     float64           `json:"boot_ms,omitempty" doc:"Milliseconds from the host taking the request to the guest answering"`
 	BootSteps  []Step            `json:"boot_steps,omitempty" doc:"Milliseconds by step"`
 	Metadata   map[string]string `json:"metadata" doc:"The owner's own labels"`
@@ -49,6 +57,10 @@ type Sandbox struct {
 	TTLSeconds int               `json:"ttl_seconds" doc:"Lifetime from its last setting; 0 when persistent"`
 	CreatedAt  time.Time         `json:"created_at"`
 	ExpiresAt  *time.Time        `json:"expires_at,omitempty" doc:"When its time to live runs out"`
+	ParentID   string            `json:"parent_id,omitempty" doc:"Sandbox that it was forked from"`
+	TreeID     string            `json:"tree_id,omitempty" doc:"Fork that it came from, shared with its siblings"`
+	SnapshotID string            `json:"snapshot_id,omitempty" doc:"Snapshot that it was created from, or checkpoint that it was rolled back to"`
+	Idle       *IdlePolicy       `json:"idle,omitempty" doc:"When it goes to sleep by itself"`
 	Error      *Error            `json:"error,omitempty" doc:"Why it failed"`
 }
 
@@ -63,7 +75,10 @@ type CreateSandbox struct {
 	CPU          float64           `json:"cpu,omitempty" minimum:"0" maximum:"256" doc:"CPUs; default of the template"`
 	MemoryMB     int               `json:"memory_mb,omitempty" minimum:"0" maximum:"1048576" doc:"Memory limit, MiB; default of the template"`
 	DiskMB       int               `json:"disk_mb,omitempty" minimum:"0" maximum:"16777216" doc:"Writable disk, MiB; default of the template"`
-	FromSnapshot string            `json:"from_snapshot,omitempty" doc:"Snapshot to start from"`
+	FromSnapshot string            `json:"from_snapshot,omitempty" doc:"Id or name of a snapshot, or id of a checkpoint, to start from; template, driver and disk size are then its own"`
+	IdleTimeout  int               `json:"idle_timeout_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"Hibernate after this long without use; short for idle.timeout_seconds"`
+	Idle         *IdlePolicy       `json:"idle,omitempty" doc:"When to hibernate, in detail"`
+	Checkpoints  *CheckpointPolicy `json:"checkpoints,omitempty" doc:"Which checkpoints to keep"`
 	Volumes      []VolumeMount     `json:"volumes,omitempty" doc:"Volumes to attach"`
 	EgressMbps   int               `json:"egress_mbps,omitempty" minimum:"0" doc:"Outgoing bandwidth cap"`
 }
@@ -82,9 +97,12 @@ type SandboxList struct {
 
 // Lifecycle is how long a sandbox lives. In a PATCH, absent fields stay.
 type Lifecycle struct {
-	TTLSeconds *int       `json:"ttl_seconds,omitempty" minimum:"1" maximum:"2592000" doc:"From now on"`
-	Persistent *bool      `json:"persistent,omitempty"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty" readOnly:"true"`
+	TTLSeconds  *int              `json:"ttl_seconds,omitempty" minimum:"1" maximum:"2592000" doc:"From now on"`
+	Persistent  *bool             `json:"persistent,omitempty"`
+	IdleSeconds *int              `json:"idle_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"Short for idle.timeout_seconds"`
+	Idle        *IdlePolicy       `json:"idle,omitempty"`
+	Checkpoints *CheckpointPolicy `json:"checkpoints,omitempty"`
+	ExpiresAt   *time.Time        `json:"expires_at,omitempty" readOnly:"true"`
 }
 
 // Metrics is what a sandbox uses now.
