@@ -34,6 +34,17 @@
 // differ from every other restore; user-space state is the guest program's to
 // renew.
 //
+// A restored guest runs as soon as Start returns, and reads the rest of its
+// memory from the snapshot as it goes: the directory and what Remote serves stay
+// until Loaded has returned. Every process of the guest but the guest program
+// stands still until the guest program has been told who it is (guest.Init), so
+// that none of them sees another machine's identity. A process that attaches to
+// a machine that was not loaded when its starter died finds it dead.
+//
+// SaveDisk leaves the machine running, like Snapshot. What it writes holds the
+// files of the upper layer and depends on the image only: any build of any driver
+// that says Capabilities.Disk starts from it.
+//
 // The guest never has more memory, CPU, tasks or disk than Limits says, never
 // reads or writes a file of the host, and reaches networks only through its
 // Network. A limit that the driver cannot enforce makes Start fail.
@@ -63,6 +74,7 @@ package driver
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/netip"
 	"time"
@@ -107,6 +119,16 @@ type Machine interface {
 	Dial(ctx context.Context, port int) (net.Conn, error)
 	// Snapshot writes the machine to dir, which must not exist yet.
 	Snapshot(ctx context.Context, dir string) error
+	// Park is a Snapshot of a machine that is about to be stopped: nothing of the
+	// guest runs between the moment it is taken of and the Stop. The machine goes
+	// on, as it was, when unpark is called or the process that parked it ends;
+	// until then it may only be stopped. After an error it goes on already.
+	Park(ctx context.Context, dir string) (unpark func(), err error)
+	// SaveDisk writes the upper layer alone to a file that must not exist yet.
+	SaveDisk(ctx context.Context, path string) error
+	// Loaded returns when the machine needs its snapshot no more. A machine
+	// whose snapshot goes away before ends.
+	Loaded(ctx context.Context) error
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
 	Usage(ctx context.Context) (Usage, error)
@@ -118,10 +140,14 @@ type Machine interface {
 
 // Spec is everything a machine is made of, as plain values.
 type Spec struct {
-	ID       string  // unique on this host; becomes part of names of processes and cgroups
-	Dir      string  // private directory of the machine
-	Image    Image   // read-only root
-	Snapshot string  // directory written by Machine.Snapshot; empty for a cold start
+	ID       string // unique on this host; becomes part of names of processes and cgroups
+	Dir      string // private directory of the machine
+	Image    Image  // read-only root
+	Snapshot string // directory written by Machine.Snapshot; empty for a cold start
+	// Remote serves files of the snapshot that are not in its directory, by name.
+	// They are read while the machine starts and after, until Loaded returns.
+	Remote   map[string]io.ReaderAt
+	Disk     string  // file written by Machine.SaveDisk, for a cold start; empty for an empty upper layer
 	Limits   Limits  // zero fields take the driver's defaults
 	Network  Network // where its one interface leads
 	Hostname string  // of a cold start; a restored guest is renamed by the guest program
@@ -164,6 +190,7 @@ type Probe struct {
 // Capabilities are facts about a driver that callers may branch on.
 type Capabilities struct {
 	Snapshot       bool // Snapshot and Start from one
+	Disk           bool // SaveDisk and Start from its file
 	Pause          bool
 	ResizeOnCreate bool // a restored machine may have limits other than its snapshot's
 	HardwareVirt   bool // own kernel on hardware virtualisation
