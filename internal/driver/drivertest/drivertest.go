@@ -76,7 +76,13 @@ func Run(t *testing.T, env Env) {
 	if s.caps.Snapshot {
 		t.Run("Snapshot", s.testSnapshot)
 		t.Run("Restore", s.testRestore)
+		t.Run("Hold", s.testHold)
+		t.Run("Park", s.testPark)
+		t.Run("Remote", s.testRemote)
 		t.Run("Shells", s.testShells)
+	}
+	if s.caps.Disk {
+		t.Run("Disk", s.testDisk)
 	}
 }
 
@@ -154,6 +160,15 @@ func (b *box) run(ctx context.Context, line string) (string, int, error) {
 		if e.Exit != nil {
 			return out.String(), e.Exit.Code, nil
 		}
+	}
+}
+
+// become tells the guest program who it is, as an agent does after a start.
+func (b *box) become(t *testing.T, id string, how api.BootMode) {
+	t.Helper()
+	err := b.guest.Init(t.Context(), guest.Init{ID: id, Hostname: "host-" + id, Boot: string(how), Identity: true})
+	if err != nil {
+		t.Fatalf("Init: %v", err)
 	}
 }
 

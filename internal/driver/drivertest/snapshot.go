@@ -99,10 +99,13 @@ func (s *suite) testRestore(t *testing.T) {
 	})
 	t.Run("ProcessesGoOn", func(t *testing.T) {
 		b := restored(t)
-		eventually(t, "the process of the snapshot runs", func() bool {
-			sec, err := strconv.ParseInt(b.sh(t, "cat /clock"), 10, 64)
-			return err == nil && time.Since(time.Unix(sec, 0)).Abs() < 5*time.Second
-		})
+		b.become(t, "goeson", api.BootFork)
+		was := b.sh(t, "cat /clock")
+		eventually(t, "the process of the snapshot runs", func() bool { return b.sh(t, "cat /clock") != was })
+		sec, err := strconv.ParseInt(b.sh(t, "cat /clock"), 10, 64)
+		if err != nil || time.Since(time.Unix(sec, 0)).Abs() > 5*time.Second {
+			t.Errorf("the process of the snapshot reads the time %d, %v", sec, err)
+		}
 	})
 	t.Run("Concurrent", func(t *testing.T) {
 		var wg sync.WaitGroup

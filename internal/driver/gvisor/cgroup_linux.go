@@ -81,7 +81,7 @@ func openCgroup(tag, id string) (cgroup.Cgroup, error) {
 // enforced is the v1 hierarchies that a sandbox is put into: those with a limit,
 // a count or a switch that we use, and systemd's, which would otherwise count
 // sandboxes as part of the server's unit and stop them with it.
-var enforced = map[string]bool{"cpu": true, "cpuacct": true, "cpu,cpuacct": true, "memory": true, "pids": true, "freezer": true, "systemd": true}
+var enforced = map[string]bool{"cpu": true, "cpuacct": true, "cpu,cpuacct": true, "memory": true, "pids": true, "systemd": true}
 
 // joinEarly moves the sentry with this id into its v1 cgroup as soon as its
 // process exists, and returns when that is done or ctx has ended. A move waits
@@ -237,56 +237,35 @@ func memoryInUse(cg cgroup.Cgroup) int64 {
 	return total
 }
 
-// freezerFile is the switch of the cgroup freezer and its two positions.
-func freezerFile(cg cgroup.Cgroup) (path, on, off string) {
-	dir := cg.MakePath("freezer")
-	if v2 := filepath.Join(dir, "cgroup.freeze"); exists(v2) {
-		return v2, "1", "0"
+// setMemoryLimit changes how much memory a sandbox may have.
+func setMemoryLimit(cg cgroup.Cgroup, bytes int64) error {
+	dir := cg.MakePath("memory")
+	for _, name := range []string{"memory.max", "memory.limit_in_bytes"} { // v2, v1
+		if path := filepath.Join(dir, name); exists(path) {
+			return os.WriteFile(path, []byte(strconv.FormatInt(bytes, 10)), 0)
+		}
 	}
-	return filepath.Join(dir, "freezer.state"), "FROZEN", "THAWED"
+	return fmt.Errorf("no memory limit in %s", dir)
+}
+
+// lowerMemoryLimit takes back what setMemoryLimit gave. The kernel would end a
+// sandbox that holds more at this moment (v2) or refuse (v1), so it has some time
+// to give memory back.
+func lowerMemoryLimit(cg cgroup.Cgroup, bytes int64) (err error) {
+	for range 100 {
+		if memoryInUse(cg) < bytes {
+			if err = setMemoryLimit(cg, bytes); err == nil {
+				return nil
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("the sandbox holds more memory than its limit: %w", errors.Join(err, unix.ENOMEM))
 }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-func frozen(cg cgroup.Cgroup) bool {
-	path, on, _ := freezerFile(cg)
-	b, err := os.ReadFile(path)
-	return err == nil && strings.TrimSpace(string(b)) == on
-}
-
-// followed reports whether every task is where the switch wants it. On v2 the
-// switch itself only tells what was asked for.
-func followed(cg cgroup.Cgroup, want bool) bool {
-	b, err := os.ReadFile(filepath.Join(cg.MakePath("freezer"), "cgroup.events"))
-	if err != nil {
-		return frozen(cg) == want
-	}
-	return strings.Contains("\n"+string(b), "\nfrozen 1\n") == want
-}
-
-// setFrozen switches the freezer and waits until every task has followed.
-func setFrozen(ctx context.Context, cg cgroup.Cgroup, want bool) error {
-	path, on, off := freezerFile(cg)
-	state := off
-	if want {
-		state = on
-	}
-	for delay := time.Millisecond; ; delay = min(2*delay, 50*time.Millisecond) {
-		if err := os.WriteFile(path, []byte(state), 0); err != nil {
-			return err
-		}
-		if followed(cg, want) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(delay):
-		}
-	}
 }
 
 // allowBurst lets a sandbox that was idle use a little more than its share for

@@ -86,7 +86,7 @@ var parkDescriptors = sync.OnceValue(func() error {
 func (d *Driver) Name() string { return Name }
 
 // Capabilities of every machine of this driver.
-var capabilities = driver.Capabilities{Snapshot: true, Pause: true, ResizeOnCreate: true}
+var capabilities = driver.Capabilities{Snapshot: true, Disk: true, Pause: true, ResizeOnCreate: true}
 
 // Probe implements driver.Driver.
 func (d *Driver) Probe(context.Context) driver.Probe {
@@ -192,8 +192,10 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Machine, e
 	}
 	spec.Limits = withDefaults(spec.Limits)
 	steps := stopwatch{last: time.Now()}
+	var meta snapshotMeta
 	if spec.Snapshot != "" {
-		if err := d.checkSnapshot(spec); err != nil {
+		var err error
+		if meta, err = d.checkSnapshot(spec); err != nil {
 			return nil, err
 		}
 	}
@@ -205,11 +207,15 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Machine, e
 	m := newMachine(d, s, spec)
 	m.boot.Restored, m.boot.Shell = spec.Snapshot != "", fromShell
 	if spec.Snapshot != "" {
-		err = s.restore(ctx, spec.Network, spec.Snapshot)
+		if m.load, err = s.restore(ctx, spec, meta); m.load != nil {
+			m.load.watch(ctx, s)
+		}
 		steps.lap("restore")
 	} else {
-		if err = s.start(ctx, spec.Network); err == nil {
-			err = m.awaitGuest(ctx)
+		if spec.Disk != "" {
+			err = m.startFromDisk(ctx, spec)
+		} else {
+			err = m.startCold(ctx, spec)
 		}
 		steps.lap("boot")
 	}

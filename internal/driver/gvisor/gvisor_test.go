@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/boot/filter"
@@ -197,24 +199,17 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestAttachAfterKill starts a machine in another process, kills that process
-// and attaches to the machine it left.
-func TestAttachAfterKill(t *testing.T) {
-	env := newEnv(t)
-	dir := filepath.Join(env.Dir(t), "machine")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	d := env.New(t).(*Driver)
-	spec, err := json.Marshal(childSpec{
-		Config: Config{StateDir: d.cfg.StateDir, GuestImage: d.cfg.GuestImage, GuestDigest: d.cfg.GuestDigest},
-		Spec:   driver.Spec{ID: "m", Dir: dir, Image: env.Image, Limits: drivertest.Limits, Network: env.Network(t), Hostname: "m"},
-	})
+// orphan starts a machine in another process, which is killed as soon as it has
+// told the machine's handle.
+func orphan(t *testing.T, d *Driver, c childSpec) driver.Handle {
+	t.Helper()
+	c.Config = Config{StateDir: d.cfg.StateDir, GuestImage: d.cfg.GuestImage, GuestDigest: d.cfg.GuestDigest}
+	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	child := exec.Command("/proc/self/exe")
-	child.Env = append(os.Environ(), childEnv+"="+string(spec))
+	child.Env = append(os.Environ(), childEnv+"="+string(text))
 	child.Stderr = os.Stderr
 	out, err := child.StdoutPipe()
 	if err != nil {
@@ -230,7 +225,26 @@ func TestAttachAfterKill(t *testing.T) {
 	}
 	child.Process.Kill()
 	child.Wait()
+	return h
+}
 
+// machineSpec describes a machine of the test's own.
+func machineSpec(t *testing.T, env drivertest.Env) driver.Spec {
+	t.Helper()
+	dir := filepath.Join(env.Dir(t), "machine")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return driver.Spec{ID: "m", Dir: dir, Image: env.Image, Limits: drivertest.Limits, Network: env.Network(t), Hostname: "m"}
+}
+
+// TestAttachAfterKill starts a machine in another process, kills that process
+// and attaches to the machine it left.
+func TestAttachAfterKill(t *testing.T) {
+	env := newEnv(t)
+	d := env.New(t).(*Driver)
+	spec := machineSpec(t, env)
+	h := orphan(t, d, childSpec{Spec: spec})
 	m, err := d.Attach(t.Context(), h)
 	if err != nil {
 		t.Fatalf("Attach after the first owner was killed: %v", err)
@@ -240,17 +254,75 @@ func TestAttachAfterKill(t *testing.T) {
 	if err := g.Health(t.Context()); err != nil {
 		t.Errorf("the machine does not answer: %v", err)
 	}
+	snap := filepath.Join(env.Dir(t), "snapshot")
+	if err := m.Snapshot(t.Context(), snap); err != nil {
+		t.Errorf("Snapshot: %v", err)
+	}
 	if err := m.Stop(t.Context()); err != nil {
 		t.Errorf("Stop: %v", err)
 	}
 	if left := leftovers(d); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+
+	// One whose memory the dead process was still feeding it is dead as well.
+	spec = machineSpec(t, env)
+	spec.Snapshot = snap
+	h = orphan(t, d, childSpec{Spec: spec, Remote: true})
+	if _, err := d.Attach(t.Context(), h); api.CodeOf(err) != api.CodeSandboxDied {
+		t.Errorf("Attach to a machine without its memory: %v", err)
+	}
+	if left := leftovers(d); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+
+	// One that reads a local snapshot needs nobody.
+	pages := filepath.Join(snap, "pages.img")
+	if err := os.Rename(pages+".away", pages); err != nil {
+		t.Fatal(err)
+	}
+	spec = machineSpec(t, env)
+	spec.Snapshot = snap
+	h = orphan(t, d, childSpec{Spec: spec})
+	m, err = d.Attach(t.Context(), h)
+	if err != nil {
+		t.Fatalf("Attach to a machine of a local snapshot: %v", err)
+	}
+	if err := m.Loaded(t.Context()); err != nil {
+		t.Errorf("Loaded: %v", err)
+	}
+	if err := m.Stop(t.Context()); err != nil {
+		t.Errorf("Stop: %v", err)
+	}
+}
+
+// TestUnparkByDeath parks a machine in another process, which is killed: the
+// machine goes on.
+func TestUnparkByDeath(t *testing.T) {
+	env := newEnv(t)
+	d := env.New(t).(*Driver)
+	h := orphan(t, d, childSpec{Spec: machineSpec(t, env), Park: filepath.Join(env.Dir(t), "parked")})
+	m, err := d.Attach(t.Context(), h)
+	if err != nil {
+		t.Fatalf("Attach: %v", err)
+	}
+	g := guest.NewClient(m.Dial, "")
+	defer g.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := g.Health(ctx); err != nil {
+		t.Errorf("a parked machine does not go on when its process dies: %v", err)
+	}
+	if err := m.Stop(t.Context()); err != nil {
+		t.Errorf("Stop: %v", err)
+	}
 }
 
 type childSpec struct {
 	Config Config
 	Spec   driver.Spec
+	Remote bool   // the memory comes from this process, and slowly
+	Park   string // park the machine in this directory
 }
 
 func childMain(text string) error {
@@ -262,12 +334,50 @@ func childMain(text string) error {
 	if err != nil {
 		return err
 	}
+	if c.Remote {
+		if err := c.makeRemote(); err != nil {
+			return err
+		}
+	}
 	m, err := d.Start(context.Background(), c.Spec)
 	if err != nil {
 		return err
 	}
+	if c.Park != "" {
+		if _, err := m.Park(context.Background(), c.Park); err != nil {
+			return err
+		}
+	}
 	if err := json.NewEncoder(os.Stdout).Encode(m.Handle()); err != nil {
 		return err
 	}
-	select {} // until killed
+	for {
+		time.Sleep(time.Hour) // until killed; nothing else may run here, which select would take for a deadlock
+	}
+}
+
+// makeRemote serves the pages of the snapshot after the first few reads never.
+func (c *childSpec) makeRemote() error {
+	pages := filepath.Join(c.Spec.Snapshot, "pages.img")
+	f, err := os.Open(pages)
+	if err != nil {
+		return err
+	}
+	c.Spec.Remote = map[string]io.ReaderAt{"pages.img": stuck{f}}
+	return os.Rename(pages, pages+".away")
+}
+
+// stuck gives all but the last part of a file.
+type stuck struct{ f *os.File }
+
+// ReadAt implements io.ReaderAt.
+func (s stuck) ReadAt(b []byte, off int64) (int, error) {
+	info, err := s.f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if off+int64(len(b)) == info.Size() {
+		select {}
+	}
+	return s.f.ReadAt(b, off)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/driver"
+	"github.com/pandastack/pandastack/internal/driver/gvisor/hold"
 )
 
 // handleVersion is what Attach understands.
@@ -45,6 +46,7 @@ type machine struct {
 	created  time.Time
 	boot     driver.Boot
 	conns    conns
+	load     *load // nil if the machine needed nothing more when it was made
 
 	mu      sync.Mutex // one of pause, resume, snapshot or stop at a time
 	stopped bool
@@ -97,7 +99,12 @@ func (d *Driver) Attach(ctx context.Context, h driver.Handle) (driver.Machine, e
 	}
 	conf := *d.conf
 	s := &sentry{id: v.ID, dir: v.Dir, pid: v.PID, started: v.Started, socket: v.Socket, conf: &conf, limits: v.Limits, upper: filepath.Join(v.Dir, upperFile)}
-	return &machine{d: d, s: s, network: v.Network, image: v.Image, hostname: v.Hostname, created: time.Unix(v.CreatedUnix, 0)}, ctx.Err()
+	m := &machine{d: d, s: s, network: v.Network, image: v.Image, hostname: v.Hostname, created: time.Unix(v.CreatedUnix, 0)}
+	if err := m.settleLoading(ctx); err != nil {
+		return nil, err
+	}
+	m.settleMemory()
+	return m, ctx.Err()
 }
 
 // Boot implements driver.Machine.
@@ -135,15 +142,19 @@ func (m *machine) awaitGuest(ctx context.Context) error {
 	}
 }
 
-// Pause implements driver.Machine. The whole runtime is frozen by its cgroup,
-// so the state is the kernel's, survives the agent, and can be read back.
+// Pause implements driver.Machine. The guest's tasks stand still first (see package
+// hold), then the sentry as well: it would go on to answer for the guest's network
+// where another machine takes its place. Both last longer than this process.
 func (m *machine) Pause(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.alive(); err != nil {
+	if err := m.alive(); err != nil || m.s.halted() {
 		return err
 	}
-	return m.freeze(ctx, true)
+	if err := m.s.equip(ctx, hold.Freeze(), nil); err != nil {
+		return pauseError(ctx, err)
+	}
+	return m.s.halt(ctx)
 }
 
 // Resume implements driver.Machine.
@@ -153,18 +164,21 @@ func (m *machine) Resume(ctx context.Context) error {
 	if err := m.alive(); err != nil {
 		return err
 	}
-	return m.freeze(ctx, false)
-}
-
-func (m *machine) freeze(ctx context.Context, on bool) error {
-	cg, err := m.cgroup()
-	if err != nil {
-		return err
-	}
-	if err := setFrozen(ctx, cg, on); err != nil {
-		return fmt.Errorf("freeze the sandbox's cgroup: %w", err)
+	m.s.proceed()
+	if err := m.s.equip(ctx, hold.Thaw(), nil); err != nil {
+		return pauseError(ctx, err)
 	}
 	return nil
+}
+
+// whileAwake does something for which the sentry must run. The guest of a paused
+// machine stands still meanwhile.
+func (m *machine) whileAwake(ctx context.Context, do func() error) error {
+	if !m.s.halted() {
+		return do()
+	}
+	m.s.proceed()
+	return errors.Join(do(), m.s.halt(context.WithoutCancel(ctx)))
 }
 
 func (m *machine) cgroup() (cgroup.Cgroup, error) { return openCgroup(m.d.tag, m.s.id) }
@@ -215,6 +229,8 @@ func (m *machine) Wait(ctx context.Context) (driver.Exit, error) {
 		exit.Reason = fmt.Sprintf("The sandbox used more memory than its limit of %d MiB.", m.s.limits.MemoryBytes>>20)
 	} else if tail := tailOf(filepath.Join(m.s.dir, panicFile), 300); tail != "" {
 		exit.Reason = "The sandbox's runtime failed: " + tail
+	} else if lost := m.load.lost(); lost != nil {
+		exit.Reason = fmt.Sprintf("The sandbox's memory could not be read from its snapshot: %v.", lost)
 	}
 	return exit, nil
 }
@@ -232,13 +248,8 @@ func (m *machine) Stop(ctx context.Context) error {
 // release ends the sentry and removes its cgroup and socket.
 func (m *machine) release(ctx context.Context) {
 	m.stopped = true
+	m.load.stop()
 	m.conns.cut()
-	cg, err := m.cgroup()
-	m.s.signalKill()
-	if err == nil {
-		// A frozen task does not die on cgroup v1 until it is thawed.
-		setFrozen(ctx, cg, false)
-	}
 	m.s.kill(ctx)
 	removeCgroup(m.d.tag, m.s.id)
 }

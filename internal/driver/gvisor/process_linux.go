@@ -139,3 +139,39 @@ func sentriesOf(stateDir string) []int {
 	}
 	return pids
 }
+
+// halt stops the sentry and waits until it stands.
+func (s *sentry) halt(ctx context.Context) error {
+	if !sameProcess(s.pid, s.started) {
+		return errEnded
+	}
+	if err := unix.Kill(s.pid, unix.SIGSTOP); err != nil {
+		return fmt.Errorf("stop the sentry: %w", err)
+	}
+	for delay := 50 * time.Microsecond; !s.halted(); delay = min(2*delay, 10*time.Millisecond) {
+		if !running(s.pid, s.started) {
+			return errEnded
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(delay):
+		}
+	}
+	return nil
+}
+
+var errEnded = errors.New("the sentry has ended")
+
+// proceed lets a stopped sentry go on.
+func (s *sentry) proceed() {
+	if sameProcess(s.pid, s.started) {
+		unix.Kill(s.pid, unix.SIGCONT)
+	}
+}
+
+// halted reports whether the sentry stands still.
+func (s *sentry) halted() bool {
+	f, err := procStat(s.pid)
+	return err == nil && f[0] == "T"
+}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
+	"strings"
 	"time"
 	_ "unsafe" // for go:linkname
 
@@ -12,13 +14,16 @@ import (
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
 	"gvisor.dev/gvisor/runsc/cmd/util"
 	_ "gvisor.dev/gvisor/runsc/version" // owner of runscVersion
+
+	"github.com/pandastack/pandastack/internal/driver/gvisor/hold"
+	"github.com/pandastack/pandastack/internal/driver/gvisor/pages"
 )
 
 // moduleVersion is the gVisor version in go.mod; a test compares them.
 const moduleVersion = "v0.0.0-20260905035102-160fafc42237"
 
 // patchLevel grows when something of ours changes what a snapshot contains.
-const patchLevel = "1"
+const patchLevel = "2"
 
 // runscVersion is the string that gVisor writes into a checkpoint and compares
 // at restore. A build from the Go module leaves it unset, and then any two
@@ -45,10 +50,15 @@ func Main() {
 	setVersion()
 	if filepath.Base(os.Args[0]) == sentryName {
 		installSeccomp()
+		hold.Register()
+		pages.Register()
 		// The time until the guest runs is spent decoding a checkpoint. A
 		// collection in the middle of it would cost more than the memory
-		// it frees, so the collector waits, and catches up afterwards.
-		debug.SetGCPercent(400)
+		// it frees, so the collector waits, and catches up afterwards. One that
+		// starts from a disk reads all of it into memory: there it may not wait.
+		if !startsFromDisk(os.Args) {
+			debug.SetGCPercent(400)
+		}
 		go collectAfterRestore(warmSignals())
 	}
 	cli.Run(nil, map[util.SubCommand]string{
@@ -56,6 +66,14 @@ func Main() {
 		new(sentrycmd.Umount): "",
 	}, nil)
 	os.Exit(0)
+}
+
+// startsFromDisk reports whether a sentry's guest finds a saved upper layer.
+func startsFromDisk(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool {
+		fd, ok := strings.CutPrefix(a, "--rootfs-upper-tar-fd=")
+		return ok && fd != "-1"
+	})
 }
 
 // collectAfterRestore gives the garbage of booting and restoring back to the

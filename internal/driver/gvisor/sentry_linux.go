@@ -57,6 +57,11 @@ func (d *Driver) newSentry(ctx context.Context, id, dir string, spec driver.Spec
 	if err != nil {
 		return nil, fmt.Errorf("read spec in %s: %w", root, err)
 	}
+	if spec.Disk != "" {
+		// Only here and not in the file: a later checkpoint has to fit sentries
+		// that know nothing of it.
+		oci.Annotations = map[string]string{specutils.AnnotationRootfsUpperTar: spec.Disk}
+	}
 	cg, err := newCgroup(d.tag, id, spec.Limits)
 	if err != nil {
 		return nil, err

@@ -46,12 +46,21 @@ type snapshotMeta struct {
 var checkpointNames = []string{checkpointfiles.StateFileName, checkpointfiles.PagesMetadataFileName, checkpointfiles.PagesFileName}
 
 // Snapshot implements driver.Machine.
-func (m *machine) Snapshot(ctx context.Context, dir string) (err error) {
+func (m *machine) Snapshot(ctx context.Context, dir string) error {
+	// A checkpoint is of all memory. The guest runs on while it is loaded.
+	if err := m.Loaded(ctx); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.alive(); err != nil {
 		return err
 	}
+	return m.whileAwake(ctx, func() error { return m.snapshot(ctx, dir) })
+}
+
+// snapshot writes a machine whose sentry runs.
+func (m *machine) snapshot(ctx context.Context, dir string) (err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		if errors.Is(err, os.ErrExist) {
 			return api.Errorf(api.CodeInvalidRequest, "the snapshot's directory exists already")
@@ -63,17 +72,6 @@ func (m *machine) Snapshot(ctx context.Context, dir string) (err error) {
 			os.RemoveAll(dir)
 		}
 	}()
-	cg, err := m.cgroup()
-	if err != nil {
-		return err
-	}
-	if frozen(cg) {
-		// The sentry must run to save itself.
-		if err := setFrozen(ctx, cg, false); err != nil {
-			return err
-		}
-		defer setFrozen(context.WithoutCancel(ctx), cg, true)
-	}
 	if err := m.s.checkpoint(ctx, dir); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -126,27 +124,28 @@ func (m *machine) writeMeta(dir string) error {
 }
 
 // checkSnapshot refuses a snapshot that would not restore here, saying why.
-func (d *Driver) checkSnapshot(spec driver.Spec) error {
-	b, err := os.ReadFile(filepath.Join(spec.Snapshot, metaFile))
+func (d *Driver) checkSnapshot(spec driver.Spec) (snapshotMeta, error) {
+	meta, err := readMeta(spec)
 	if err != nil {
-		return api.Wrap(api.CodeSnapshotCorrupt, err, "the snapshot is incomplete")
-	}
-	var meta snapshotMeta
-	if err := json.Unmarshal(b, &meta); err != nil {
-		return api.Wrap(api.CodeSnapshotCorrupt, err, "the snapshot's description is damaged")
+		return meta, err
 	}
 	if why := d.incompatible(meta, spec); why != "" {
-		return api.Errorf(api.CodeSnapshotMismatch, "%s", why)
+		return meta, api.Errorf(api.CodeSnapshotMismatch, "%s", why)
 	}
 	if meta.DiskBytes != spec.Limits.DiskBytes {
-		return api.Errorf(api.CodeUnsupported, "the snapshot's disk has %d bytes; the gvisor driver cannot resize it to %d", meta.DiskBytes, spec.Limits.DiskBytes)
+		return meta, api.Errorf(api.CodeUnsupported, "the snapshot's disk has %d bytes; the gvisor driver cannot resize it to %d", meta.DiskBytes, spec.Limits.DiskBytes)
 	}
-	for name, size := range meta.Files {
-		if st, err := os.Stat(filepath.Join(spec.Snapshot, name)); err != nil || st.Size() != size {
-			return api.Errorf(api.CodeSnapshotCorrupt, "the snapshot's file %s is missing or cut short", name)
+	for _, name := range checkpointNames {
+		size, ok := meta.Files[name]
+		st, err := os.Stat(filepath.Join(spec.Snapshot, name))
+		if errors.Is(err, os.ErrNotExist) && spec.Remote[name] != nil && ok && size >= 0 {
+			continue // a read past its end fails
+		}
+		if err != nil || !ok || st.Size() != size {
+			return meta, api.Errorf(api.CodeSnapshotCorrupt, "the snapshot's file %s is missing or cut short", name)
 		}
 	}
-	return nil
+	return meta, nil
 }
 
 // incompatible says what differs between a snapshot's needs and this host.
@@ -188,28 +187,3 @@ var cpuFeatures = sync.OnceValue(func() []string {
 	}
 	return nil
 })
-
-// restore brings a snapshot to life in a waiting sentry.
-func (s *sentry) restore(ctx context.Context, n driver.Network, dir string) error {
-	opts := boot.RestoreOpts{HavePagesFile: true}
-	defer func() { closeAll(opts.FilePayload.Files) }()
-	for _, name := range checkpointNames {
-		f, err := os.Open(filepath.Join(dir, name))
-		if err != nil {
-			return api.Wrap(api.CodeSnapshotCorrupt, err, "the snapshot is incomplete")
-		}
-		opts.FilePayload.Files = append(opts.FilePayload.Files, f)
-	}
-	link, err := linkArgs(s.conf, n, true)
-	if err != nil {
-		return err
-	}
-	defer closeAll(link.FilePayload.Files)
-	if err := call(ctx, s.socket, boot.ContMgrSetNetworkArgs, link, link.FilePayload.Files); err != nil {
-		return fmt.Errorf("set network: %w", err)
-	}
-	if err := call(ctx, s.socket, boot.ContMgrRestore, &opts, opts.FilePayload.Files); err != nil {
-		return fmt.Errorf("restore: %w", err)
-	}
-	return nil
-}

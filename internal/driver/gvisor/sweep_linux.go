@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/driver"
 )
@@ -35,12 +33,6 @@ func (d *Driver) Sweep(ctx context.Context, keep []driver.Handle) error {
 			continue
 		}
 		s := &sentry{pid: pid, started: started}
-		for _, id := range cgroupsOf(d.tag) { // a frozen one dies only when thawed
-			if cg, err := openCgroup(d.tag, id); err == nil && !keepID[id] {
-				unix.Kill(pid, unix.SIGKILL)
-				setFrozen(ctx, cg, false)
-			}
-		}
 		s.kill(ctx)
 	}
 	for _, id := range cgroupsOf(d.tag) {
