@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -42,6 +43,37 @@ It runs in every sandbox: add only what it cannot do without. If this is meant:
 
 now it is
 %s`, got)
+	}
+}
+
+// TestRandomness keeps out what has random state in the program's own memory:
+// every machine that is made of one snapshot would have the same. What is left
+// is crypto/rand, which asks the kernel each time.
+func TestRandomness(t *testing.T) {
+	t.Parallel()
+	list := run(t, "list", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}}{{range .Imports}} {{.}}{{end}}{{end}}`, ".")
+	for line := range strings.Lines(string(list)) {
+		f := strings.Fields(line)
+		for _, banned := range []string{"math/rand", "math/rand/v2", "hash/maphash", "github.com/google/uuid"} {
+			if slices.Contains(f, banned) {
+				t.Errorf("%s uses %s, whose state a snapshot clones", f[0], banned)
+			}
+		}
+	}
+	sources, err := filepath.Glob("../../internal/guest/guestd/*.go")
+	if err != nil || len(sources) == 0 {
+		t.Fatal(err, sources)
+	}
+	for _, file := range sources {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, banned := range []string{"os.CreateTemp", "os.MkdirTemp", "crypto/tls"} {
+			if bytes.Contains(text, []byte(banned)) {
+				t.Errorf("%s uses %s: names or keys of it repeat in every machine of a snapshot", file, banned)
+			}
+		}
 	}
 }
 

@@ -22,8 +22,14 @@ type Init struct {
 	DefaultUser    string
 	DefaultWorkdir string
 	Nameservers    []netip.Addr
+	Boot           string // how it came up: an api.BootMode
+	ParentID       string // of a fork: the sandbox it was forked from
+	SnapshotID     string // that it was started from
 	// Identity renews what a snapshot's machines would share: machine-id, the
-	// kernel's random pool, hostname, /etc/hosts and the identity files.
+	// kernel's random pool, hostname, /etc/hosts and the identity files. Names
+	// stay as they are when ID is the one from before. After a restore (Boot)
+	// it also cuts the daemon's older connections, runs the hooks of the image,
+	// and then lets the processes of the machine go on.
 	Identity bool
 	// Warn, if set, gets what could not be renewed, as one line from the guest.
 	Warn func(string)
@@ -44,6 +50,9 @@ func (c *Client) Init(ctx context.Context, in Init) error {
 	put("hostname", in.Hostname)
 	put("defaultUser", in.DefaultUser)
 	put("defaultWorkdir", in.DefaultWorkdir)
+	put("boot", in.Boot)
+	put("parentId", in.ParentID)
+	put("snapshotId", in.SnapshotID)
 	if in.EnvVars != nil {
 		body["envVars"] = in.EnvVars
 	}

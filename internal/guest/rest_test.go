@@ -177,7 +177,7 @@ func TestIdentity(t *testing.T) {
 		t.Error(code)
 	}
 	warned := ""
-	err := d.Init(testContext(t), guest.Init{Identity: true, Hostname: "not a name", Warn: func(s string) { warned = s }})
+	err := d.Init(testContext(t), guest.Init{Identity: true, ID: "third", Hostname: "not a name", Warn: func(s string) { warned = s }})
 	if err != nil || !strings.Contains(warned, "hostname") {
 		t.Error(err, warned)
 	}

@@ -19,17 +19,31 @@
 // machines out, and /init is refused from the machine's own addresses, so that
 // unprivileged code cannot make itself another identity.
 //
+// # After a restore
+//
+// The daemon of a restored machine runs at once; where the runtime can, all
+// other processes stand still until it lets them go (OpenHold), so that none sees
+// the identity of the machine that the snapshot is of. The first /init with
+// identity then, in this order: closes the connections that were made to the
+// other machine, whose clients will never read; sets clock, randomness and
+// names; writes the identity files; runs the programs of
+// /etc/pandastack/on-restore.d; and lets the rest go on, whatever failed before.
+// Until then it must wait for no other process, not even by way of a file, a
+// pipe or a lock: see become.
+//
 // # Randomness after a restore
 //
 // A restored machine has a copy of its snapshot's memory. Nothing here relies on
-// random state in user space: tokens, machine ids and watcher ids come from
-// crypto/rand, which asks the kernel. Go asks through the vDSO where the kernel
-// offers getrandom there (Linux 6.11 and later), and that keeps a key in user
-// memory. gVisor has no such vDSO call, so every read reaches the host's kernel. A
-// Linux guest drops the key when the kernel is reseeded, which the VM generation
-// id device does at a restore, and which /init with identity does again through
-// RNDRESEEDCRNG. math/rand and the seeds of Go's maps are cloned; they are used
-// for nothing secret.
+// random state in user space: tokens, machine ids, generations and watcher ids
+// come from crypto/rand, which asks the kernel, and a test of cmd/guest keeps
+// other sources out. Go asks through the vDSO where the kernel offers getrandom
+// there (Linux 6.11 and later), and that keeps a key in user memory. gVisor has no
+// such vDSO call, so every read reaches the host's kernel. A Linux guest drops the
+// key when the kernel is reseeded, which the VM generation id device does at a
+// restore, and which /init with identity does again through RNDRESEEDCRNG. The
+// daemon speaks no TLS, makes no temporary names, and sends no multipart body. The
+// seeds of Go's maps and of its scheduler are cloned, and nothing that leaves the
+// daemon depends on them.
 //
 // # Cost
 //

@@ -3,6 +3,7 @@
 package guestd
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"maps"
@@ -10,6 +11,9 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/guest"
 )
 
 // Version is the version of the envd protocol that is served here. Clients
@@ -38,9 +42,25 @@ type initRequest struct {
 	ID          string       `json:"id"`
 	Template    string       `json:"template"`
 	Hostname    string       `json:"hostname"`
+	Boot        api.BootMode `json:"boot"`
+	ParentID    string       `json:"parentId"`
+	SnapshotID  string       `json:"snapshotId"`
 	Identity    bool         `json:"identity"`
 	Nameservers []netip.Addr `json:"nameservers"`
 	Entropy     []byte       `json:"entropy"` // random bytes of the host
+}
+
+// afterRestore reports whether the request is the first one of a machine that
+// was made of another's memory.
+func (r *initRequest) afterRestore() bool {
+	if !r.Identity {
+		return false
+	}
+	switch r.Boot {
+	case api.BootRestore, api.BootFork, api.BootWake:
+		return true
+	}
+	return false
 }
 
 // settings is what /init sets.
@@ -86,21 +106,47 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	if warnings := s.renew(&req); len(warnings) > 0 {
+	if warnings := s.become(r.Context(), &req); len(warnings) > 0 {
 		text := printable(strings.Join(warnings, "; "), 2000)
 		s.opt.Log.Warn("init", "warnings", text)
+		s.logLine(text)
 		w.Header().Set(headerWarnings, text)
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// apply takes the values of a request, unless a later one came before it.
+// become makes this machine the one of the request and lets its processes go
+// on, and says what could not be done. Nothing here may wait for a process that
+// stands still: what it reads and writes are regular files, and no lock that it
+// takes is held while anything waits.
+func (s *Server) become(ctx context.Context, req *initRequest) (warnings []string) {
+	ctx = context.WithoutCancel(ctx) // the machine goes on even if nobody hears of it
+	if req.Identity && s.opt.Hold != nil {
+		defer func() { // whatever happens before
+			if _, err := io.WriteString(s.opt.Hold, guest.HoldRelease); err != nil {
+				warnings = append(warnings, "the other processes stand still: "+err.Error())
+			}
+		}()
+	}
+	if req.afterRestore() {
+		s.conns.cutOthers(ctx)
+	}
+	id, warnings := s.renew(req)
+	if req.afterRestore() {
+		warnings = append(warnings, s.runHooks(ctx, id.environ())...)
+	}
+	return warnings
+}
+
+// apply takes the values of a request, unless a later one came before it. The
+// clock of the machine that a snapshot is of does not count for what is made of
+// it: it may have been another host's.
 func (s *Server) apply(req *initRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := &s.settings
 	if req.Timestamp != nil {
-		if req.Timestamp.Before(st.last) {
+		if req.Timestamp.Before(st.last) && !req.afterRestore() {
 			return false
 		}
 		st.last = *req.Timestamp

@@ -57,11 +57,7 @@ func (l *lines) visit(p piece, data []byte) {
 }
 
 func (l *lines) line(p piece, text []byte) {
-	stream := "stdout"
-	if p.from.stderr {
-		stream = "stderr"
-	}
-	l.emit(api.LogLine{Time: p.at.UTC(), Stream: stream, PID: p.from.pid, Line: string(bytes.TrimSuffix(text, []byte{'\r'}))})
+	l.emit(api.LogLine{Time: p.at.UTC(), Stream: p.from.out.String(), PID: p.from.pid, Line: string(bytes.TrimSuffix(text, []byte{'\r'}))})
 }
 
 // flush makes lines of what has no newline.
@@ -95,7 +91,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	l := &lines{
 		open: map[origin][]byte{},
 		emit: func(line api.LogLine) { batch = append(batch, line) },
-		keep: func(o origin) bool { return stream == "" || stream == "both" || o.stderr == (stream == "stderr") },
+		keep: func(o origin) bool { return stream == "" || stream == "both" || o.out.String() == stream },
 	}
 	next, _, wait := s.ring.read(0, l.visit)
 	if !follow {
@@ -130,7 +126,6 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 		var lost bool
 		if next, lost, wait = s.ring.read(next, l.visit); lost {
 			batch = append([]api.LogLine{{Time: time.Now().UTC(), Stream: "system", Line: "output was written faster than it was read; some of it is missing here"}}, batch...)
-			clear(l.open) // ends of streams may be among what is missing
 			clear(l.open) // ends of streams may be among what is missing
 		}
 	}

@@ -75,8 +75,9 @@ func mkdirOwned(path string, u user) (bool, error) {
 }
 
 // readBounded reads at most max bytes of a file; what cannot be read is empty.
+// Anything but a file, a named pipe above all, might wait for ever.
 func readBounded(path string, max int64) string {
-	f, err := os.Open(path)
+	f, _, err := openRegular(path)
 	if err != nil {
 		return ""
 	}

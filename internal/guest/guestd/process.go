@@ -129,21 +129,27 @@ func (p *process) expire() {
 
 // end is the terminal event. Only after done.
 func (p *process) end() *pb.ProcessEvent_EndEvent {
-	ev := &pb.ProcessEvent_EndEvent{ExitCode: -1}
-	switch ws := p.status; {
-	case ws.Exited():
-		ev.ExitCode, ev.Exited = int32(ws.ExitStatus()), true
-		ev.Status = "exit status " + itoa(ws.ExitStatus())
-	case ws.Signaled():
-		ev.Status = "signal: " + ws.Signal().String()
-		if ws.CoreDump() {
-			ev.Status += " (core dumped)"
-		}
+	ev := &pb.ProcessEvent_EndEvent{ExitCode: -1, Status: statusText(p.status)}
+	if p.status.Exited() {
+		ev.ExitCode, ev.Exited = int32(p.status.ExitStatus()), true
 	}
 	if ev.ExitCode != 0 {
 		ev.Error = &ev.Status
 	}
 	return ev
+}
+
+// statusText says how a process ended.
+func statusText(ws syscall.WaitStatus) string {
+	switch {
+	case ws.Exited():
+		return "exit status " + itoa(ws.ExitStatus())
+	case ws.Signaled() && ws.CoreDump():
+		return "signal: " + ws.Signal().String() + " (core dumped)"
+	case ws.Signaled():
+		return "signal: " + ws.Signal().String()
+	}
+	return ""
 }
 
 // table is all processes by pid.

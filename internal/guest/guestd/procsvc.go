@@ -40,7 +40,7 @@ func (h processes) Start(ctx context.Context, req *connect.Request[pb.StartReque
 	if deadline, ok := ctx.Deadline(); ok {
 		lifetime = max(time.Until(deadline), time.Millisecond)
 	}
-	p, sub, err := h.s.start(req.Msg, basicUser(req.Header()), lifetime)
+	p, sub, err := h.s.start(ctx, req.Msg, basicUser(req.Header()), lifetime)
 	if err != nil {
 		return rpcError(err)
 	}

@@ -28,7 +28,11 @@ const (
 	streamStdout stream = iota
 	streamStderr
 	streamPTY
+	streamSystem // of what the daemon itself does
 )
+
+// String is the name of the stream in the log.
+func (s stream) String() string { return [...]string{"stdout", "stderr", "pty", "system"}[s] }
 
 // chunk is one piece of output, shared by those that send it and then used
 // again.
@@ -83,7 +87,7 @@ func (p *process) pump(f *os.File, from stream, log *ring) {
 	if from == streamPTY {
 		size = ptyChunk
 	}
-	src := origin{serial: p.serial, pid: p.pid, stderr: from == streamStderr}
+	src := origin{serial: p.serial, pid: p.pid, out: from}
 	raw, err := f.SyscallConn()
 	drained, cut := 0, false
 	for err == nil {

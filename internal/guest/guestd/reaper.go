@@ -5,22 +5,32 @@ package guestd
 import (
 	"context"
 	"os"
-	"sync"
 	"syscall"
 )
 
 // reaper owns every wait status of this process: of what it started, and, as
 // first process of the machine, of every orphan.
 type reaper struct {
-	mu      sync.Mutex
+	turn    chan struct{} // holds one token: the right to fork, and to look at waiting
 	waiting map[int]func(syscall.WaitStatus)
 }
 
-// start forks and remembers who wants the status. The lock spans both, so that
-// a child which ends at once is not taken for an orphan.
-func (r *reaper) start(fork func() (int, error), exited func(syscall.WaitStatus)) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func newReaper() reaper {
+	r := reaper{turn: make(chan struct{}, 1), waiting: map[int]func(syscall.WaitStatus){}}
+	r.turn <- struct{}{}
+	return r
+}
+
+// start forks and remembers who wants the status. The turn spans both, so that
+// a child which ends at once is not taken for an orphan. It is waited for until
+// ctx ends: whoever has it waits for a child that may not run on.
+func (r *reaper) start(ctx context.Context, fork func() (int, error), exited func(syscall.WaitStatus)) error {
+	select {
+	case <-r.turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { r.turn <- struct{}{} }()
 	pid, err := fork()
 	if err != nil {
 		return err
@@ -52,10 +62,10 @@ func (r *reaper) reap() {
 		if err != nil || pid <= 0 {
 			return
 		}
-		r.mu.Lock()
+		<-r.turn
 		exited := r.waiting[pid]
 		delete(r.waiting, pid)
-		r.mu.Unlock()
+		r.turn <- struct{}{}
 		if exited != nil {
 			exited(ws)
 		}

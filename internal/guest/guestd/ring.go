@@ -18,7 +18,7 @@ const (
 type origin struct {
 	serial uint64
 	pid    int
-	stderr bool
+	out    stream
 }
 
 // piece is a run of bytes that one stream wrote at one time. end marks that the

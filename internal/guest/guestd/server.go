@@ -5,6 +5,7 @@ package guestd
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -38,8 +39,11 @@ type Options struct {
 	// LocalInit admits /init from this machine. For tests.
 	LocalInit bool
 	// Root is put before the paths of the system's files that /init renews, and
-	// keeps the hostname as it is. For tests; empty is the real ones.
+	// keeps hostname and clock as they are. For tests; empty is the real ones.
 	Root string
+	// Hold lets the rest of the machine go on after a restore; see OpenHold. Nil
+	// where the runtime holds nothing.
+	Hold io.Writer
 	// Environ is the environment that programs start from.
 	Environ []string
 	Log     *slog.Logger
@@ -52,6 +56,7 @@ type Server struct {
 	users    userFiles
 	procs    table
 	reaper   reaper
+	conns    conns
 	serial   atomic.Uint64
 	ring     ring
 	watchers watchers
@@ -61,6 +66,8 @@ type Server struct {
 	tasks    sync.WaitGroup  // what outlives a request
 
 	initMu   sync.Mutex
+	renewed  string            // id that the names of this machine were made for; under initMu
+	written  map[string]string // content of the system's files by path; under initMu
 	mu       sync.Mutex
 	settings settings
 }
@@ -72,7 +79,10 @@ func New(opt Options) *Server {
 		base:     baseEnv(opt.Environ),
 		users:    userFiles{passwd: "/etc/passwd", group: "/etc/group"},
 		procs:    table{byPID: map[int]*process{}},
-		reaper:   reaper{waiting: map[int]func(syscall.WaitStatus){}},
+		reaper:   newReaper(),
+		conns:    conns{local: opt.LocalInit, open: map[net.Conn]struct{}{}},
+		renewed:  lastID(opt.Root),
+		written:  map[string]string{},
 		watchers: watchers{byID: map[string]*polled{}},
 		stopping: make(chan struct{}),
 	}
@@ -101,6 +111,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.opt.Log.Handler(), slog.LevelDebug),
 	}
+	s.conns.track(server)
 	served := make(chan error, 1)
 	s.tasks.Go(func() { served <- server.Serve(l) })
 	s.opt.Log.Info("listening", "addr", l.Addr().String(), "version", Version)

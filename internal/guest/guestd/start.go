@@ -3,6 +3,7 @@
 package guestd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -29,8 +30,9 @@ type launch struct {
 }
 
 // start runs a program. The subscriber is attached before the first output can
-// be read. A lifetime of 0 has no end.
-func (s *Server) start(req *pb.StartRequest, username string, lifetime time.Duration) (*process, *subscriber, error) {
+// be read. A lifetime of 0 has no end. The end of ctx changes nothing: a lifetime
+// that is over already ends like every other.
+func (s *Server) start(ctx context.Context, req *pb.StartRequest, username string, lifetime time.Duration) (*process, *subscriber, error) {
 	l, err := s.launch(req.GetProcess(), username)
 	if err != nil {
 		return nil, nil, err
@@ -44,7 +46,7 @@ func (s *Server) start(req *pb.StartRequest, username string, lifetime time.Dura
 	}
 	if err == nil {
 		p.parts.Store(int32(len(p.outs)) + 1)
-		err = s.reaper.start(func() (int, error) {
+		err = s.reaper.start(context.WithoutCancel(ctx), func() (int, error) {
 			pid, err := syscall.ForkExec(l.path, l.argv, &l.attr)
 			if err != nil {
 				return 0, err
