@@ -58,11 +58,12 @@ func NewClient(addr string, config *tls.Config) *Client {
 	}
 	c.http = &http.Client{
 		Transport: &http.Transport{
-			DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) },
-			DialTLSContext:      func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) },
-			MaxIdleConnsPerHost: 64,
-			IdleConnTimeout:     90 * time.Second,
-			DisableCompression:  true,
+			DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) },
+			DialTLSContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) },
+			MaxIdleConnsPerHost:   64,
+			IdleConnTimeout:       90 * time.Second,
+			ExpectContinueTimeout: awaitContinue,
+			DisableCompression:    true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

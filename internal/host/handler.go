@@ -14,8 +14,8 @@ import (
 )
 
 // Handler serves a Host to a Client. Its server must not limit the time of
-// writes, since dial and changes last; when the base context of the server
-// ends, so do they. Who may call is decided by the server's TLS (ServerTLS).
+// reads and writes, since dial, changes, export and import last; when the base
+// context of the server ends, so do they. Who may call is decided by the server's TLS (ServerTLS).
 type Handler struct {
 	host Host
 	log  *slog.Logger
@@ -29,7 +29,7 @@ func NewHandler(h Host, log *slog.Logger) *Handler {
 	answer := func(op string, f func(r *http.Request) (any, error)) {
 		method := http.MethodPost
 		switch op {
-		case "info", "get", "list", "usage", "templates":
+		case "info", "get", "list", "usage", "templates", "get-snapshot", "snapshots":
 			method = http.MethodGet
 		}
 		s.mux.HandleFunc(method+" "+pathPrefix+op, func(w http.ResponseWriter, r *http.Request) {
@@ -50,6 +50,16 @@ func NewHandler(h Host, log *slog.Logger) *Handler {
 	answer("resume", func(r *http.Request) (any, error) { return struct{}{}, h.Resume(r.Context(), id(r)) })
 	answer("usage", func(r *http.Request) (any, error) { return h.Usage(r.Context(), id(r)) })
 	answer("templates", func(r *http.Request) (any, error) { return h.Templates(r.Context()) })
+	answer("fork", s.fork)
+	answer("hibernate", func(r *http.Request) (any, error) { return struct{}{}, h.Hibernate(r.Context(), id(r)) })
+	answer("wake", func(r *http.Request) (any, error) { return h.Wake(r.Context(), id(r)) })
+	answer("rollback", s.rollback)
+	answer("snapshot", s.snapshot)
+	answer("get-snapshot", func(r *http.Request) (any, error) { return h.GetSnapshot(r.Context(), id(r)) })
+	answer("snapshots", func(r *http.Request) (any, error) { return h.Snapshots(r.Context()) })
+	answer("delete-snapshot", func(r *http.Request) (any, error) { return struct{}{}, h.DeleteSnapshot(r.Context(), id(r)) })
+	s.mux.HandleFunc("GET "+pathPrefix+"export", s.export)
+	s.mux.HandleFunc("POST "+pathPrefix+"import", s.importFile)
 	s.mux.HandleFunc("GET "+pathPrefix+"dial", s.dial)
 	s.mux.HandleFunc("GET "+pathPrefix+"changes", s.changes)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -61,8 +71,11 @@ func NewHandler(h Host, log *slog.Logger) *Handler {
 func (s *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		v := recover()
-		if v == nil || v == http.ErrAbortHandler {
+		if v == nil {
 			return
+		}
+		if v == http.ErrAbortHandler {
+			panic(v) // the server cuts the answer off, so that it does not look whole
 		}
 		s.fail(w, r, fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
 	}()
@@ -148,15 +161,20 @@ func (s *Handler) changes(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail is the end of an error on this side: one without a code is logged under
-// the request id that the client gets.
 func (s *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	e := s.public(r, err)
+	s.write(w, r, e.Status(), api.Envelope{Error: e})
+}
+
+// public is the end of an error on this side: one without a code is logged under
+// the request id that the client gets.
+func (s *Handler) public(r *http.Request, err error) *api.Error {
 	e := *coded(err)
 	if e.Code == api.CodeInternal && e.RequestID == "" {
 		e.RequestID = "req_" + api.NewID()[:12]
 		s.log.Error("host request failed", "request_id", e.RequestID, "path", r.URL.Path, "error", err)
 	}
-	s.write(w, r, e.Status(), api.Envelope{Error: &e})
+	return &e
 }
 
 func (s *Handler) write(w http.ResponseWriter, r *http.Request, status int, body any) {

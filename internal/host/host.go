@@ -17,6 +17,7 @@ package host
 
 import (
 	"context"
+	"io"
 	"net"
 	"time"
 
@@ -37,6 +38,35 @@ type Host interface {
 	Delete(ctx context.Context, id string) error
 	Pause(ctx context.Context, id string) error
 	Resume(ctx context.Context, id string) error
+
+	// Fork captures a running or paused sandbox once and creates every child
+	// from that; the parent goes on. All children run when it returns, or none
+	// exists. Children's sizes of zero are the parent's; their Env is added to
+	// the parent's.
+	Fork(ctx context.Context, parent string, children []Spec) ([]Sandbox, error)
+	// Hibernate moves a running or paused sandbox to disk: nothing of it stays
+	// in memory, all of its state is kept. Hibernating a hibernated one is nil.
+	Hibernate(ctx context.Context, id string) error
+	// Wake brings a hibernated sandbox back. Concurrent calls share one wake; of
+	// a running one it answers the record.
+	Wake(ctx context.Context, id string) (Sandbox, error)
+	// Rollback replaces a running, paused or hibernated sandbox by a snapshot of
+	// it, with the same id and address. If it fails the sandbox is as before.
+	Rollback(ctx context.Context, id, snapshot string) (Sandbox, error)
+
+	// Snapshot takes a snapshot of a running or paused sandbox, which goes on.
+	// It is durable when the call returns. An id that exists is refused with
+	// snapshot.exists.
+	Snapshot(ctx context.Context, id string, spec SnapshotSpec) (Snapshot, error)
+	GetSnapshot(ctx context.Context, snapshot string) (Snapshot, error)
+	Snapshots(ctx context.Context) ([]Snapshot, error)
+	// DeleteSnapshot forgets a snapshot; sandboxes made from it go on. Unknown
+	// ids are nil.
+	DeleteSnapshot(ctx context.Context, snapshot string) error
+	// Export streams a snapshot, with the image it needs, as one file.
+	Export(ctx context.Context, snapshot string) (io.ReadCloser, error)
+	// Import reads what Export wrote and keeps it under the id of spec.
+	Import(ctx context.Context, spec SnapshotSpec, file io.Reader) (Snapshot, error)
 
 	// Dial connects to a TCP port inside a sandbox.
 	Dial(ctx context.Context, id string, port int) (net.Conn, error)
@@ -61,6 +91,30 @@ type Spec struct {
 	DiskMB   int               `json:"disk_mb,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`
 	Token    string            `json:"token"` // access token of the guest daemon
+	// Snapshot to start from; template, driver and disk are then its own.
+	Snapshot string `json:"snapshot,omitempty"`
+}
+
+// SnapshotSpec is a snapshot to take or to import.
+type SnapshotSpec struct {
+	ID     string `json:"id"` // api.NewSnapshotID
+	Memory bool   `json:"memory,omitempty"`
+}
+
+// Snapshot is what the host knows of one.
+type Snapshot struct {
+	ID          string    `json:"id"`
+	SandboxID   string    `json:"sandbox_id"` // source; empty of an imported one
+	Template    string    `json:"template"`
+	Driver      string    `json:"driver"`
+	Memory      bool      `json:"memory"`
+	CPU         float64   `json:"cpu"`
+	MemoryMB    int       `json:"memory_mb"`
+	DiskMB      int       `json:"disk_mb"`
+	SizeBytes   int64     `json:"size_bytes"`
+	StoredBytes int64     `json:"stored_bytes"` // 0 until packed
+	PauseMS     float64   `json:"pause_ms"`
+	CreatedAt   time.Time `json:"created_at"`
 }
 
 // State of a sandbox on its host.
@@ -68,9 +122,10 @@ type State string
 
 // The states a host knows.
 const (
-	StateRunning State = "running"
-	StatePaused  State = "paused"
-	StateFailed  State = "failed"
+	StateRunning    State = "running"
+	StatePaused     State = "paused"
+	StateHibernated State = "hibernated"
+	StateFailed     State = "failed"
 )
 
 // Sandbox is what the host knows of one.

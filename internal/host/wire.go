@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 
 // The wire between control plane and host is HTTP/1.1 under one path, one
 // operation for each method of Host, named like it. Arguments are query
-// parameters, or the JSON body of create. Answers are JSON; a failure is an
-// api.Envelope under the status of its code.
+// parameters, or the JSON body of create, fork and snapshot. Answers are JSON; a
+// failure is an api.Envelope under the status of its code. The files of export and
+// import are bodies as they are, of any size.
 const (
 	pathPrefix = "/host/v1/"
 
@@ -26,6 +28,11 @@ const (
 
 	contentJSON   = "application/json"
 	contentNDJSON = "application/x-ndjson"
+	contentBytes  = "application/octet-stream"
+
+	// outcomeTrailer comes after an exported file: an api.Envelope, without an
+	// error if the file is whole.
+	outcomeTrailer = "Pandastack-Outcome"
 )
 
 // Bounds on what one side reads of the other.
@@ -33,6 +40,7 @@ const (
 	maxRequest  = 4 << 20
 	maxResponse = 64 << 20
 	maxLine     = 1 << 20
+	maxOutcome  = 16 << 10
 )
 
 // keepAlive is how often a stream of changes says that it is still there; the
@@ -41,6 +49,18 @@ const (
 	keepAlive  = 10 * time.Second
 	staleAfter = 45 * time.Second
 )
+
+// stalledAfter is how long the other side of an export or import may take no byte,
+// or give none. Behind it may be a person's line, so it is long.
+const stalledAfter = 5 * time.Minute
+
+// lingering is how long a host that has refused a file waits for its sender to
+// notice.
+const lingering = 10 * time.Second
+
+// awaitContinue is how long a client waits for the host's word before it sends a
+// file anyway.
+const awaitContinue = 10 * time.Second
 
 // changeLine is one line of the stream of changes. Without a change it is a
 // sign of life.
@@ -96,6 +116,30 @@ func decodeFailure(resp *http.Response, body io.Reader) error {
 		return e.Error
 	}
 	return api.Errorf(api.CodeHostUnreachable, "what answers for the host is not a host: %s", resp.Status)
+}
+
+// encodeOutcome gives what the trailer of an export says. In JSON every byte that
+// may not be in a header is escaped, but for those beyond ASCII.
+func encodeOutcome(e *api.Error) string {
+	text, err := json.Marshal(api.Envelope{Error: e})
+	if err != nil || len(text) > maxOutcome {
+		text, _ = json.Marshal(api.Envelope{Error: api.Errorf(e.Code, "the export failed")}) // of plain strings
+	}
+	return strconv.QuoteToASCII(string(text))
+}
+
+// decodeOutcome gives the error that a trailer says, and io.EOF if the file is
+// whole.
+func decodeOutcome(trailer string) error {
+	var e api.Envelope
+	text, err := strconv.Unquote(trailer)
+	if err != nil || json.Unmarshal([]byte(text), &e) != nil {
+		return io.ErrUnexpectedEOF
+	}
+	if e.Error != nil {
+		return e.Error
+	}
+	return io.EOF
 }
 
 // coded gives the code of an ended context to an error that has none.

@@ -26,6 +26,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // loopback is a host whose only sandbox is this process: its ports are real
 // listeners. Ids that it is not told about do not exist.
 type loopback struct {
+	host.Host // what is not here is not asked for
+
 	mu      sync.Mutex
 	specs   map[string]host.Spec
 	fail    error         // what Info answers
@@ -33,10 +35,15 @@ type loopback struct {
 	began   chan struct{} // a Create waits
 	ended   chan error    // how a Create that waited ended
 	changes chan host.Change
+
+	snapshots map[string]host.Snapshot
+	asked     []string                                     // calls about snapshots, with their arguments
+	export    func(ctx context.Context) io.ReadCloser      // when set, what Export streams
+	importing func(ctx context.Context, r io.Reader) error // when set, what Import does with the file
 }
 
 func newLoopback() *loopback {
-	return &loopback{specs: map[string]host.Spec{}, began: make(chan struct{}, 8), ended: make(chan error, 8), changes: make(chan host.Change, 8)}
+	return &loopback{specs: map[string]host.Spec{}, snapshots: map[string]host.Snapshot{}, began: make(chan struct{}, 8), ended: make(chan error, 8), changes: make(chan host.Change, 8)}
 }
 
 func (l *loopback) Info(context.Context) (host.Info, error) {

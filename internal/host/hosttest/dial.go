@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -96,11 +97,33 @@ func (g *inside) environment(t *testing.T) map[string]string {
 	return env
 }
 
+func fileTarget(path string) string { return "/files?" + url.Values{"path": {path}}.Encode() }
+
+// write gives a file in the sandbox a content.
+func (g *inside) write(t *testing.T, path, content string) {
+	t.Helper()
+	if status, text := g.do(t, http.MethodPost, fileTarget(path), g.token, strings.NewReader(content)); status != http.StatusOK {
+		t.Fatalf("writing %s answers %d: %.200s", path, status, text)
+	}
+}
+
+// wantFile asserts the content of a file in the sandbox; empty is for none.
+func (g *inside) wantFile(t *testing.T, path, want string) {
+	t.Helper()
+	status, text := g.do(t, http.MethodGet, fileTarget(path), g.token, nil)
+	if status == http.StatusNotFound && want == "" {
+		return
+	}
+	if status != http.StatusOK || string(text) != want {
+		t.Errorf("reading %s answers %d: %.100q, want %q", path, status, text, want)
+	}
+}
+
 func (g *inside) wantRoundTrip(t *testing.T, path string, size int) {
 	t.Helper()
 	data := make([]byte, size)
 	rand.Read(data)
-	target := "/files?" + url.Values{"path": {path}}.Encode()
+	target := fileTarget(path)
 	if status, text := g.do(t, http.MethodPost, target, g.token, bytes.NewReader(data)); status != http.StatusOK {
 		t.Fatalf("upload answers %d: %.200s", status, text)
 	}

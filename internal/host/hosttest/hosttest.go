@@ -28,13 +28,25 @@ type check struct {
 type suite struct {
 	host     host.Host
 	template string
+
+	withoutSnapshots bool
 }
+
+// Option changes what Run checks.
+type Option func(*suite)
+
+// WithoutSnapshots leaves out everything about snapshots, forks and sleep, for a
+// host that has none of it.
+func WithoutSnapshots() Option { return func(s *suite) { s.withoutSnapshots = true } }
 
 // Run checks a host. newHost gives one that is on this machine and offers a
 // template, "base" or else the first it lists, that is ready or will be. It is
 // called once; the checks use sandboxes of their own and delete them.
-func Run(t *testing.T, newHost func(t *testing.T) host.Host) {
+func Run(t *testing.T, newHost func(t *testing.T) host.Host, options ...Option) {
 	s := &suite{host: newHost(t)}
+	for _, o := range options {
+		o(s)
+	}
 	ctx := deadline(t)
 	list, err := s.host.Templates(ctx)
 	if err != nil {
@@ -48,7 +60,11 @@ func Run(t *testing.T, newHost func(t *testing.T) host.Host) {
 	if s.template == "" {
 		t.Fatal("the host offers no template")
 	}
-	for _, c := range slices.Concat(recordChecks, refusalChecks, dialChecks, changeChecks) {
+	checks := slices.Concat(recordChecks, refusalChecks, dialChecks, changeChecks)
+	if !s.withoutSnapshots {
+		checks = slices.Concat(checks, forkChecks, sleepChecks, snapshotChecks, fileChecks)
+	}
+	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) { c.run(t, s) })
 	}
 }
@@ -77,6 +93,24 @@ func (s *suite) deleteLater(t *testing.T, id string) {
 			t.Errorf("Delete: %v", err)
 		}
 	})
+}
+
+// wantState asserts what Get and List say of a sandbox, and gives its record.
+func (s *suite) wantState(t *testing.T, id string, want host.State) host.Sandbox {
+	t.Helper()
+	sb, err := s.host.Get(deadline(t), id)
+	if err != nil || sb.ID != id || sb.State != want {
+		t.Errorf("%s is %q, %v; want %q", id, sb.State, err, want)
+	}
+	list, err := s.host.List(deadline(t))
+	if err != nil {
+		t.Fatalf("List: %v", err)
+	}
+	i := slices.IndexFunc(list, func(sb host.Sandbox) bool { return sb.ID == id })
+	if i < 0 || list[i].State != want {
+		t.Errorf("%s is not %q in List", id, want)
+	}
+	return sb
 }
 
 // wantGone waits until nothing is known of an id: the undo of a create that was
