@@ -23,6 +23,7 @@ import (
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/driver"
 	"github.com/pandastack/pandastack/internal/host"
+	"github.com/pandastack/pandastack/internal/snapshot"
 )
 
 // Config is what an agent is made of. Zero values have defaults where noted.
@@ -35,6 +36,7 @@ type Config struct {
 	Default string // driver of creates that name none; default the first usable one
 	Network Network
 	Images  Images
+	Kept    snapshot.Keeper // of snapshots and of sleeping sandboxes; nil: there are none
 
 	// Templates are built and baked as soon as the agent runs; the host is
 	// ready when all of them are. Other templates are the tags of Images.
@@ -51,12 +53,12 @@ type Config struct {
 
 // Observation is one finished operation, for metrics.
 type Observation struct {
-	Op       string // create, delete, bake or build
+	Op       string // create, fork, snapshot, hibernate, wake, rollback, delete, bake or build
 	Driver   string
 	Template string
-	Boot     api.BootMode // of a create
+	Boot     api.BootMode // of a create, wake or rollback
 	Took     time.Duration
-	Steps    []api.Step // of a create
+	Steps    []api.Step // of all but a delete and a build
 	Err      error
 }
 
@@ -70,6 +72,7 @@ type Agent struct {
 	catalogue *catalogue
 	changes   *changes
 	flights   *flights
+	staging   staging
 	starts    chan struct{} // one for each machine that may start at a time
 
 	started  chan struct{} // closed when startErr is set
@@ -127,6 +130,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	close(a.started)
 	a.flights.run(a.catalogue.run)
+	a.flights.run(a.keep)
 	err := a.cfg.Network.Run(ctx)
 	cancel()
 	a.flights.close()
@@ -139,7 +143,7 @@ func (a *Agent) Started() <-chan struct{} { return a.started }
 // start prepares directories, networks and drivers and finds the sandboxes of
 // an earlier agent.
 func (a *Agent) start(ctx context.Context) error {
-	for _, dir := range []string{a.cfg.Dir, a.journal.root, a.cfg.Snapshots, a.scratch()} {
+	for _, dir := range []string{a.cfg.Dir, a.journal.root, a.cfg.Snapshots, a.scratch(), a.forks()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make the agent's directory: %w", err)
 		}

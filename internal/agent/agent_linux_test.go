@@ -15,13 +15,6 @@ import (
 	"github.com/pandastack/pandastack/internal/host"
 )
 
-func wantCode(t *testing.T, err error, want api.Code) {
-	t.Helper()
-	if err == nil || api.CodeOf(err) != want {
-		t.Errorf("error %v, want code %s", err, want)
-	}
-}
-
 func wantNothingLeft(t *testing.T, s setting) {
 	t.Helper()
 	if left := append(s.leftovers(t), s.sandboxDirs()...); len(left) != 0 {

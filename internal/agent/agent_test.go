@@ -15,6 +15,13 @@ import (
 	"github.com/pandastack/pandastack/internal/host"
 )
 
+func wantCode(t *testing.T, err error, want api.Code) {
+	t.Helper()
+	if err == nil || api.CodeOf(err) != want {
+		t.Errorf("error %v, want code %s", err, want)
+	}
+}
+
 // TestManyAtOnce does everything at once to sandboxes that also die; at the end
 // nothing is held.
 func TestManyAtOnce(t *testing.T) {
@@ -43,11 +50,12 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for _, id := range ids {
-		if err := a.Delete(ctx, id); err != nil {
+	for _, s := range a.all() { // ids, and their forks
+		if err := a.Delete(ctx, s.id); err != nil {
 			t.Errorf("delete: %v", err)
 		}
 	}
+	wantNoSleep(t, a)
 	n.mu.Lock()
 	held := len(n.taken)
 	n.mu.Unlock()
@@ -59,7 +67,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // act does one random thing to a sandbox; whether it exists is up to chance.
 func act(ctx context.Context, a *Agent, d *fakeDriver, id string) {
-	switch rand.IntN(8) {
+	switch rand.IntN(13) {
 	case 0, 1:
 		_, _ = a.Create(ctx, specFor(id))
 	case 2:
@@ -80,6 +88,18 @@ func act(ctx context.Context, a *Agent, d *fakeDriver, id string) {
 	case 7:
 		if c, err := a.Dial(ctx, id, api.InternalPort); err == nil {
 			c.Close()
+		}
+	case 8:
+		_ = a.Hibernate(ctx, id)
+	case 9, 10:
+		_, _ = a.Wake(ctx, id)
+	case 11:
+		_, _ = a.Fork(ctx, id, []host.Spec{specFor(api.NewID()), specFor(api.NewID())})
+	case 12:
+		snap := api.NewSnapshotID()
+		if _, err := a.Snapshot(ctx, id, host.SnapshotSpec{ID: snap, Memory: rand.IntN(2) == 0}); err == nil {
+			_, _ = a.Rollback(ctx, id, snap)
+			_ = a.DeleteSnapshot(ctx, snap)
 		}
 	}
 }

@@ -43,10 +43,12 @@ func (a *Agent) takeOver(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return contextError(ctx)
 	}
-	handles := map[string][]driver.Handle{}
+	handles, named := map[string][]driver.Handle{}, map[string]bool{}
 	var slots []int
 	for _, s := range adopted {
-		if rec := s.record(); rec.Handle != nil {
+		rec := s.record()
+		named[rec.Sleep] = true
+		if rec.Handle != nil {
 			handles[rec.Handle.Driver] = append(handles[rec.Handle.Driver], *rec.Handle)
 			slots = append(slots, rec.Slot.Index)
 		}
@@ -55,7 +57,7 @@ func (a *Agent) takeOver(ctx context.Context) error {
 	for _, name := range rest {
 		err = errors.Join(err, a.journal.remove(name))
 	}
-	err = errors.Join(err, emptyDir(a.scratch(), ""), emptyDir(a.cfg.Snapshots, unfinishedPrefix))
+	err = errors.Join(err, a.sweepSleeps(ctx, named), emptyDir(a.scratch(), ""), emptyDir(a.forks(), ""), emptyDir(a.cfg.Snapshots, unfinishedPrefix))
 	if err != nil {
 		a.log.Error("not everything that an earlier agent left could be removed", "error", err)
 	}
@@ -64,7 +66,7 @@ func (a *Agent) takeOver(ctx context.Context) error {
 	}
 	if len(whole)+len(rest) > 0 {
 		a.log.Info("found the sandboxes of an earlier agent",
-			"running", len(slots), "failed", len(adopted)-len(slots), "half_made", len(rest))
+			"running", len(slots), "without_machine", len(adopted)-len(slots), "half_made", len(rest))
 	}
 	return nil
 }
@@ -85,34 +87,51 @@ func (a *Agent) attachAll(ctx context.Context, whole []record) []*sandbox {
 }
 
 // attach finds the machine of a whole sandbox. Where there is none to find it
-// gives a failed sandbox that holds nothing but its record.
+// gives a sandbox that holds nothing but its record: one that is asleep if it can
+// be brought back, else a failed one.
 func (a *Agent) attach(ctx context.Context, rec record) *sandbox {
 	s := newSandbox(rec)
 	close(s.made)
 	s.published = true
-	if rec.Sandbox.State == host.StateFailed && rec.Handle == nil {
+	if rec.Handle == nil && (rec.Sandbox.State == host.StateFailed || rec.Sandbox.State == host.StateHibernated) {
+		a.removeStrayDirs(rec, noMachineDir)
 		return s
 	}
 	m, err := a.attachMachine(ctx, rec)
 	if err == nil {
 		s.machine = m
+		a.removeStrayDirs(rec, rec.Generation)
 		return s
 	}
 	if ctx.Err() != nil {
 		return s // the whole start is given up; the record stays as it is
 	}
-	a.log.Warn("a sandbox of an earlier agent is gone", "sandbox", s.id, "error", err)
+	asleep := a.canWake(ctx, rec.Sleep)
+	a.log.Warn("a sandbox of an earlier agent is gone", "sandbox", s.id, "can_wake", asleep, "error", err)
 	rec = s.update(func(r *record) {
 		r.Handle, r.Slot = nil, nil // the sweeps free both
-		if r.Sandbox.State != host.StateFailed {
+		switch {
+		case asleep:
+			r.Sandbox.State, r.Sandbox.GuestIP = host.StateHibernated, ""
+		case r.Sandbox.State != host.StateFailed:
 			r.Sandbox.State = host.StateFailed
 			r.Sandbox.Error = api.Wrap(api.CodeSandboxDied, err, "sandbox %s stopped while the host's agent was away", s.id)
 		}
 	})
-	if err := errors.Join(a.journal.save(rec), a.journal.removeMachineDir(s.id)); err != nil {
+	if err := a.journal.saveDurably(rec); err != nil {
 		a.log.Error("cannot record that a sandbox is gone", "sandbox", s.id, "error", err)
 	}
+	a.removeStrayDirs(rec, noMachineDir)
 	return s
+}
+
+// removeStrayDirs removes what an earlier agent left of other machines of a
+// sandbox.
+func (a *Agent) removeStrayDirs(rec record, keep int) {
+	err := errors.Join(a.journal.removeOtherMachineDirs(rec.Spec.ID, keep), removeScratch(a.journal.dir(rec.Spec.ID)))
+	if err != nil {
+		a.log.Error("cannot remove the directory of a machine that is gone", "sandbox", rec.Spec.ID, "error", err)
+	}
 }
 
 // attachMachine finds the machine and its slot and makes it agree with the
@@ -168,7 +187,8 @@ func (a *Agent) agree(ctx context.Context, m driver.Machine, rec record) error {
 func (a *Agent) enter(s *sandbox) {
 	a.add(s)
 	if s.machine != nil {
-		a.watch(s, s.machine)
+		sleep := s.record().Sleep
+		a.watch(s, s.machine, func(err error) { a.broughtBack(s, s.machine, sleep, err) })
 	}
 }
 

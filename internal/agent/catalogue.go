@@ -24,9 +24,9 @@ type catalogue struct {
 
 	mu        sync.Mutex
 	own       map[string]Template
-	digests   map[string]string    // of own templates, once this run has built them
-	work      map[string]work      // what is being made now, by template
-	snapshots map[string]*snapshot // by directory
+	digests   map[string]string         // of own templates, once this run has built them
+	work      map[string]work           // what is being made now, by template
+	snapshots map[string]*bakedSnapshot // by directory
 }
 
 // work is a build or bake in progress.
@@ -35,8 +35,8 @@ type work struct {
 	percent float64
 }
 
-// snapshot is the state of one snapshot directory.
-type snapshot struct {
+// bakedSnapshot is the state of one snapshot directory.
+type bakedSnapshot struct {
 	generation int // grows when the directory is thrown away
 	doubts     int // starts from it that failed in a row, for no clear reason
 	prepared   int // one more than the generation that the driver keeps shells for
@@ -56,7 +56,7 @@ func newCatalogue(a *Agent) *catalogue {
 		own:       map[string]Template{},
 		digests:   map[string]string{},
 		work:      map[string]work{},
-		snapshots: map[string]*snapshot{},
+		snapshots: map[string]*bakedSnapshot{},
 	}
 	for _, t := range a.cfg.Templates {
 		c.own[t.Name] = t
@@ -117,10 +117,10 @@ func (c *catalogue) snapshotDir(driverName, version, digest string, s sizes) str
 }
 
 // state gives the entry of a snapshot directory; the caller holds the lock.
-func (c *catalogue) state(dir string) *snapshot {
+func (c *catalogue) state(dir string) *bakedSnapshot {
 	s := c.snapshots[dir]
 	if s == nil {
-		s = &snapshot{}
+		s = &bakedSnapshot{}
 		c.snapshots[dir] = s
 	}
 	return s

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/host"
 )
 
 // childVariable turns the test binary into an agent that does one job and kills
@@ -61,7 +62,40 @@ func runChild(s setting) error {
 	if err := a.cfg.Fault("worked"); err != nil {
 		return err
 	}
-	return a.Delete(ctx, s.ID)
+	return s.work(ctx, a)
+}
+
+// work is what the child does to its sandbox last.
+func (s setting) work(ctx context.Context, a *Agent) error {
+	picture := func() error {
+		_, err := a.Snapshot(ctx, s.ID, host.SnapshotSpec{ID: s.Snap, Memory: true})
+		return err
+	}
+	var err error
+	switch s.Job {
+	case "snapshot":
+		return picture()
+	case "fork":
+		_, err = a.Fork(ctx, s.ID, []host.Spec{specFor(api.NewID()), specFor(api.NewID())})
+	case "hibernate":
+		err = a.Hibernate(ctx, s.ID)
+	case "wake":
+		if err = a.Hibernate(ctx, s.ID); err == nil {
+			_, err = a.Wake(ctx, s.ID)
+		}
+		time.Sleep(20 * time.Second) // for what goes on in the background
+	case "rollback":
+		if err = picture(); err != nil {
+			return err
+		}
+		if _, err = shell(ctx, a, s.ID, "echo after > /home/user/file"); err == nil {
+			_, err = a.Rollback(ctx, s.ID, s.Snap)
+		}
+		time.Sleep(20 * time.Second) // for what goes on in the background
+	default:
+		return a.Delete(ctx, s.ID)
+	}
+	return err
 }
 
 // die runs the child until it has killed itself.
@@ -92,15 +126,6 @@ func (s setting) die(t *testing.T) {
 	}
 }
 
-// points names both sides of every step.
-func points[S any](op string, steps []step[S]) []string {
-	var out []string
-	for _, s := range steps {
-		out = append(out, op+"."+s.name+".before", op+"."+s.name+".after")
-	}
-	return out
-}
-
 // TestKillAtEveryStep kills an agent before and after each step of a create, of
 // a bake and of a delete. The next agent finds either nothing or a whole
 // sandbox, and when it has gone nothing is left on the machine.
@@ -114,7 +139,8 @@ func TestKillAtEveryStep(t *testing.T) {
 		[]string{"worked"},
 		[]string{
 			"delete.forget.before", "delete.forget.after", "delete.release.before",
-			"delete.release.after", "delete.remove.before", "delete.remove.after",
+			"delete.release.after", "delete.sleep.before", "delete.sleep.after",
+			"delete.remove.before", "delete.remove.after",
 		},
 	)
 	whole := []string{"create.publish.after", "worked", "delete.forget.before"}

@@ -16,6 +16,8 @@ type creation struct {
 	cancel  context.CancelCauseFunc
 	sandbox *sandbox // from reserve
 	driver  driver.Driver
+	source  *source        // given, or from template; nil: the template's own snapshot
+	letGo   func() error   // from template: ends the lease on the source
 	origin  origin         // from template
 	machine driver.Machine // from start
 	boot    api.BootMode
@@ -35,7 +37,7 @@ func (c *creation) finish() {
 func (a *Agent) createSteps() []step[*creation] {
 	return []step[*creation]{
 		{"reserve", a.reserve, a.unreserve},
-		{"template", a.resolveTemplate, nil},
+		{"template", a.resolveTemplate, a.leaveSource},
 		{"slot", a.takeSlot, a.releaseSlot},
 		{"disk", a.makeDisk, a.removeDisk},
 		{"start", a.startMachine, a.stopMachine},
@@ -54,19 +56,38 @@ func (a *Agent) Create(ctx context.Context, spec host.Spec) (host.Sandbox, error
 	if err := validate(spec); err != nil {
 		return host.Sandbox{}, err
 	}
-	leave, ok := a.flights.enter()
-	if !ok {
-		return host.Sandbox{}, errStopping()
+	ctx, leave, err := a.during(ctx)
+	if err != nil {
+		return host.Sandbox{}, err
 	}
 	defer leave()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(a.flights.ctx, func() { cancel(errStopping()) })()
+	return a.make(ctx, &creation{spec: spec, began: began, steps: &progress{op: "create", fault: a.cfg.Fault}})
+}
 
-	p := &progress{op: "create", fault: a.cfg.Fault}
-	c := &creation{spec: spec, began: began, cancel: cancel, steps: p}
+// during counts a call among what a stopping agent waits for. Its context ends
+// when the agent stops.
+func (a *Agent) during(ctx context.Context) (context.Context, func(), error) {
+	leave, ok := a.flights.enter()
+	if !ok {
+		return nil, nil, errStopping()
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(a.flights.ctx, func() { cancel(errStopping()) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		leave()
+	}, nil
+}
+
+// make is the work of a create.
+func (a *Agent) make(ctx context.Context, c *creation) (host.Sandbox, error) {
+	ctx, c.cancel = context.WithCancelCause(ctx)
+	defer c.cancel(nil)
+	p := c.steps
 	err := runSteps(ctx, p, a.createSteps(), c)
-	o := Observation{Op: "create", Driver: spec.Driver, Template: spec.Template, Boot: c.boot, Took: time.Since(began), Steps: p.timings, Err: err}
+	spec := c.spec
+	o := Observation{Op: "create", Driver: spec.Driver, Template: spec.Template, Boot: c.boot, Took: time.Since(c.began), Steps: p.timings, Err: err}
 	if c.driver != nil {
 		o.Driver = c.driver.Name()
 	}
@@ -90,7 +111,9 @@ func validate(spec host.Spec) error {
 	switch {
 	case !api.ValidID(spec.ID):
 		return api.Errorf(api.CodeInvalidRequest, "id is not 20 characters of a-z and 0-9")
-	case spec.Template == "":
+	case spec.Snapshot != "" && !api.ValidSnapshotID(spec.Snapshot):
+		return api.Errorf(api.CodeInvalidRequest, "snapshot is not a snapshot's id")
+	case spec.Template == "" && spec.Snapshot == "":
 		return api.Errorf(api.CodeInvalidRequest, "template is empty")
 	case spec.Token == "":
 		return api.Errorf(api.CodeInvalidRequest, "token is empty")

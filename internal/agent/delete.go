@@ -69,6 +69,7 @@ func (a *Agent) removeParts(ctx context.Context, s *sandbox) error {
 	}{
 		{"forget", func() error { return a.journal.forget(s.id) }},
 		{"release", func() error { return a.release(ctx, s) }},
+		{"sleep", func() error { return a.dropSleep(ctx, s.record().Sleep) }},
 		{"remove", func() error { return a.journal.remove(s.id) }},
 	} {
 		if err := a.cfg.Fault.at("delete.%s.before", part.name); err != nil {

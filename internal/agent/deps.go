@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"io"
 	"net/netip"
 
 	"github.com/pandastack/pandastack/internal/hostnet"
@@ -28,6 +29,8 @@ type Network interface {
 type Images interface {
 	Resolve(name string) (image.Image, error)
 	Tag(name, digest string) error
+	// Add takes in a finished image. Content that has another digest is refused.
+	Add(ctx context.Context, digest string, size int64, content io.Reader) (image.Image, error)
 	Tags() (map[string]string, error)
 }
 

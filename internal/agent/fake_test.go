@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -10,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pandastack/pandastack/api"
@@ -18,6 +21,7 @@ import (
 	"github.com/pandastack/pandastack/internal/host"
 	"github.com/pandastack/pandastack/internal/hostnet"
 	"github.com/pandastack/pandastack/internal/image"
+	"github.com/pandastack/pandastack/internal/snapshot"
 )
 
 // The fakes let the race detector, which cannot look into gVisor, look at the
@@ -33,11 +37,13 @@ type fakeDriver struct {
 	starts   []driver.Spec
 	prepared int
 	refuse   func(driver.Spec) error // asked by Start
+	capture  func() error            // asked by Snapshot, Park and SaveDisk
+	loading  chan struct{}           // what Loaded waits for; nil: nothing
 }
 
 func newFakeDriver() *fakeDriver {
 	return &fakeDriver{
-		capabilities: driver.Capabilities{Snapshot: true, Pause: true, ResizeOnCreate: true},
+		capabilities: driver.Capabilities{Snapshot: true, Disk: true, Pause: true, ResizeOnCreate: true},
 		alive:        map[string]*fakeMachine{},
 	}
 }
@@ -72,12 +78,28 @@ func (d *fakeDriver) Start(ctx context.Context, spec driver.Spec) (driver.Machin
 	if err := os.WriteFile(filepath.Join(spec.Dir, "upper"), nil, 0o600); err != nil {
 		return nil, err
 	}
-	m := &fakeMachine{d: d, id: spec.ID, ended: make(chan struct{})}
+	m := &fakeMachine{d: d, id: spec.ID, loading: d.loading, ended: make(chan struct{})}
 	m.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	d.alive[spec.ID] = m
 	return m, nil
+}
+
+func (d *fakeDriver) mayCapture() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.capture == nil {
+		return nil
+	}
+	return d.capture()
+}
+
+// set changes how the driver behaves.
+func (d *fakeDriver) set(change func(*fakeDriver)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(d)
 }
 
 // machine gives the machine of a sandbox; nil if there is none.
@@ -95,11 +117,14 @@ func (d *fakeDriver) count() int {
 }
 
 type fakeMachine struct {
-	d      *fakeDriver
-	id     string
-	server *httptest.Server
-	once   sync.Once
-	ended  chan struct{}
+	d       *fakeDriver
+	id      string
+	server  *httptest.Server
+	loading chan struct{}
+	parked  atomic.Bool
+	paused  atomic.Bool
+	once    sync.Once
+	ended   chan struct{}
 }
 
 func (m *fakeMachine) Handle() driver.Handle {
@@ -109,12 +134,46 @@ func (m *fakeMachine) Dial(ctx context.Context, _ int) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", m.server.Listener.Addr().String())
 }
-func (m *fakeMachine) Snapshot(_ context.Context, dir string) error { return os.Mkdir(dir, 0o700) }
-func (m *fakeMachine) Pause(context.Context) error                  { return nil }
-func (m *fakeMachine) Resume(context.Context) error                 { return nil }
-func (m *fakeMachine) Usage(context.Context) (driver.Usage, error)  { return driver.Usage{PID: 1}, nil }
-func (m *fakeMachine) Boot() driver.Boot                            { return driver.Boot{} }
-func (m *fakeMachine) Stop(context.Context) error                   { m.end(); return nil }
+func (m *fakeMachine) Snapshot(_ context.Context, dir string) error {
+	if err := m.d.mayCapture(); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "memory"), []byte(m.id), 0o600)
+}
+func (m *fakeMachine) Park(ctx context.Context, dir string) (func(), error) {
+	if err := m.Snapshot(ctx, dir); err != nil {
+		return nil, err
+	}
+	m.parked.Store(true)
+	return func() { m.parked.Store(false) }, nil
+}
+func (m *fakeMachine) SaveDisk(_ context.Context, path string) error {
+	if err := m.d.mayCapture(); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte("disk"), 0o600)
+}
+func (m *fakeMachine) Loaded(ctx context.Context) error {
+	if m.loading == nil {
+		return nil
+	}
+	select {
+	case <-m.loading:
+		return nil
+	case <-m.ended:
+		return api.Errorf(api.CodeSandboxDied, "it ended before it was loaded")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+func (m *fakeMachine) Pause(context.Context) error                 { m.paused.Store(true); return nil }
+func (m *fakeMachine) Resume(context.Context) error                { m.paused.Store(false); return nil }
+func (m *fakeMachine) Usage(context.Context) (driver.Usage, error) { return driver.Usage{PID: 1}, nil }
+func (m *fakeMachine) Boot() driver.Boot                           { return driver.Boot{} }
+func (m *fakeMachine) Stop(context.Context) error                  { m.end(); return nil }
 
 func (m *fakeMachine) end() {
 	m.once.Do(func() {
@@ -146,7 +205,7 @@ func (n *fakeNetwork) Setup(context.Context) error        { return nil }
 func (n *fakeNetwork) Run(ctx context.Context) error      { <-ctx.Done(); return nil }
 func (n *fakeNetwork) Sweep(context.Context, []int) error { return nil }
 func (n *fakeNetwork) Close(context.Context) error        { return nil }
-func (n *fakeNetwork) Free() int                          { return 1 }
+func (n *fakeNetwork) Free() int                          { return 64 }
 func (n *fakeNetwork) Nameservers() []netip.Addr          { return nil }
 func (n *fakeNetwork) Take(context.Context) (hostnet.Slot, error) {
 	n.mu.Lock()
@@ -169,15 +228,20 @@ func (n *fakeNetwork) Release(_ context.Context, s hostnet.Slot) error {
 type fakeImages struct{}
 
 func (fakeImages) Tag(string, string) error { return nil }
+func (fakeImages) Add(context.Context, string, int64, io.Reader) (image.Image, error) {
+	return image.Image{}, api.Errorf(api.CodeUnsupported, "fakes take no images in")
+}
 func (fakeImages) Tags() (map[string]string, error) {
-	return map[string]string{testTemplate: "sha256:0011"}, nil
+	return map[string]string{testTemplate: fakeDigest}, nil
 }
 func (fakeImages) Resolve(name string) (image.Image, error) {
-	if name != testTemplate {
+	if name != testTemplate && name != fakeDigest {
 		return image.Image{}, api.Errorf(api.CodeTemplateNotFound, "there is no template %q", name)
 	}
-	return image.Image{Digest: "sha256:0011", Path: "/nowhere"}, nil
+	return image.Image{Digest: fakeDigest, Path: "/nowhere"}, nil
 }
+
+var fakeDigest = "sha256:" + strings.Repeat("01", 32)
 
 const testTemplate = "small"
 
@@ -186,7 +250,7 @@ func startFake(t *testing.T, d *fakeDriver, change ...func(*Config)) (*Agent, *f
 	t.Helper()
 	n := &fakeNetwork{taken: map[int]bool{}}
 	cfg := Config{
-		Dir: t.TempDir(), Drivers: []driver.Driver{d}, Network: n, Images: fakeImages{},
+		Kept: openKeeper(t), Dir: t.TempDir(), Drivers: []driver.Driver{d}, Network: n, Images: fakeImages{},
 		Templates: []Template{{Name: testTemplate, CPU: 1, MemoryMB: 64, DiskMB: 64}}, Shells: 1,
 	}
 	for _, f := range change {
@@ -209,6 +273,16 @@ func startFake(t *testing.T, d *fakeDriver, change ...func(*Config)) (*Agent, *f
 		}
 	})
 	return a, n
+}
+
+// openKeeper gives a real store of snapshots, which packs nothing.
+func openKeeper(t *testing.T) snapshot.Keeper {
+	t.Helper()
+	k, err := snapshot.Open(context.Background(), snapshot.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
 }
 
 func specFor(id string) host.Spec {

@@ -52,16 +52,18 @@ func (f *flights) enter() (leave func(), ok bool) {
 	return f.wg.Done, true
 }
 
-// run starts work in the background, unless closed.
-func (f *flights) run(work func(ctx context.Context)) {
+// run starts work in the background. It reports false, and does nothing, after
+// close.
+func (f *flights) run(work func(ctx context.Context)) bool {
 	leave, ok := f.enter()
 	if !ok {
-		return
+		return false
 	}
 	go func() {
 		defer leave()
 		work(f.ctx)
 	}()
+	return true
 }
 
 // do waits for the work of key, starting it if it does not run. It returns the

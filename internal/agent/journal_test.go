@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -62,6 +64,49 @@ func TestJournalKeepsRecordsAndTellsWholeFromHalfMade(t *testing.T) {
 	}
 	if len(rest) != 4 || !slices.Contains(rest, half) || !slices.Contains(rest, odd) {
 		t.Errorf("the rest is %v", rest)
+	}
+}
+
+func TestJournalReadsOlderRecordsAndNoLaterOnes(t *testing.T) {
+	t.Parallel()
+	j := journal{root: t.TempDir()}
+	for version, want := range map[int]bool{oldestRecord - 1: false, oldestRecord: true, recordVersion: true, recordVersion + 1: false} {
+		r := sampleRecord(api.NewID())
+		if err := errors.Join(j.begin(r.Spec.ID), j.saveDurably(r)); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(j.dir(r.Spec.ID), recordFile)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = bytes.Replace(data, fmt.Appendf(nil, `"version":%d`, recordVersion), fmt.Appendf(nil, `"version":%d`, version), 1)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := j.read(r.Spec.ID); ok != want {
+			t.Errorf("a record of version %d is read: %v", version, ok)
+		}
+	}
+}
+
+func TestJournalKeepsOneMachineDir(t *testing.T) {
+	t.Parallel()
+	j := journal{root: t.TempDir()}
+	id := api.NewID()
+	err := errors.Join(j.begin(id), j.emptyMachineDir(id, 1), j.emptyMachineDir(id, 2), j.removeOtherMachineDirs(id, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs, _ := filepath.Glob(filepath.Join(j.dir(id), "*"))
+	if len(dirs) != 1 || dirs[0] != j.machineDir(id, 1) {
+		t.Errorf("directories %v", dirs)
+	}
+	if err := j.removeOtherMachineDirs(id, noMachineDir); err != nil {
+		t.Fatal(err)
+	}
+	if dirs, _ := filepath.Glob(filepath.Join(j.dir(id), "*")); len(dirs) != 0 {
+		t.Errorf("directories %v", dirs)
 	}
 }
 

@@ -77,6 +77,9 @@ func (a *Agent) Dial(ctx context.Context, id string, port int) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := s.settled(ctx); err != nil {
+		return nil, err
+	}
 	m, err := s.running()
 	if err != nil {
 		return nil, err

@@ -20,13 +20,15 @@ type sandbox struct {
 	made         chan struct{}
 	cancelCreate context.CancelCauseFunc
 
-	// turn admits one change of state at a time: pause, resume, death, delete.
+	// turn admits one change of state at a time: pause, resume, a capture, sleep,
+	// a rollback, death, delete.
 	turn chan struct{}
 
 	mu        sync.Mutex
 	published bool // visible to everyone: made, and not being deleted
 	rec       record
 	machine   driver.Machine // nil when there is none (any more)
+	changing  chan struct{}  // closed when the machine that is being replaced has been
 	cpuAt     time.Time      // of the last usage reading
 	cpu       time.Duration
 }
@@ -83,6 +85,40 @@ func (s *sandbox) setMachine(m driver.Machine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.machine = m
+	s.cpuAt, s.cpu = time.Time{}, 0
+}
+
+// changeMachine says that the machine is about to be replaced or put away, and
+// done that it is settled which one there is. New connections wait in between.
+// The caller has the sandbox's turn.
+func (s *sandbox) changeMachine() (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changing := make(chan struct{})
+	s.changing = changing
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.changing = nil
+		close(changing)
+	}
+}
+
+// settled returns when the machine is not being replaced.
+func (s *sandbox) settled(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		changing := s.changing
+		s.mu.Unlock()
+		if changing == nil {
+			return nil
+		}
+		select {
+		case <-changing:
+		case <-ctx.Done():
+			return contextError(ctx)
+		}
+	}
 }
 
 // show makes the sandbox visible to everyone, or hides it.
@@ -110,14 +146,14 @@ func (s *sandbox) current() (driver.Machine, host.State, error) {
 	switch {
 	case !s.published:
 		return nil, state, notFound(s.id)
-	case state == host.StateFailed, s.machine == nil:
+	case state == host.StateFailed, state == host.StateHibernated, s.machine == nil:
 		return nil, state, api.Errorf(api.CodeSandboxState, "sandbox %s is %s", s.id, state)
 	}
 	return s.machine, state, nil
 }
 
 // release frees what a sandbox holds besides its record: machine, slot and
-// machine directory. What has been freed is not freed again, so that a failed
+// machine directories. What has been freed is not freed again, so that a failed
 // release may be repeated. The caller has the sandbox's turn.
 func (a *Agent) release(ctx context.Context, s *sandbox) error {
 	s.mu.Lock()
@@ -138,7 +174,7 @@ func (a *Agent) release(ctx context.Context, s *sandbox) error {
 		errs = append(errs, err)
 	}
 	s.update(func(r *record) { r.Handle = nil })
-	errs = append(errs, a.journal.removeMachineDir(s.id))
+	errs = append(errs, a.journal.removeOtherMachineDirs(s.id, noMachineDir))
 	return errors.Join(errs...)
 }
 

@@ -11,37 +11,29 @@ import (
 	"github.com/pandastack/pandastack/internal/hostnet"
 )
 
-// startMachine restores the template's snapshot, or starts cold where there is
-// none. A snapshot that is refused is thrown away and the create waits for a
-// new one, once.
+// startMachine restores the source or the template's snapshot, or starts cold
+// where there is none. A template's snapshot that is refused is thrown away and
+// the create waits for a new one, once; a source is someone's own.
 func (a *Agent) startMachine(ctx context.Context, c *creation) error {
 	err := a.startOnce(ctx, c)
-	if err == nil || !a.catalogue.refuse(c.origin, err) {
+	if err == nil || c.source != nil || !a.catalogue.refuse(c.origin, err) {
 		return err
 	}
 	a.log.Warn("a snapshot was refused and is baked anew", "sandbox", c.spec.ID, "snapshot", c.origin.snapshot, "error", err)
 	if err := a.resolveTemplate(ctx, c); err != nil {
 		return err
 	}
-	if err := a.journal.emptyMachineDir(c.spec.ID); err != nil {
+	if err := a.journal.emptyMachineDir(c.spec.ID, 0); err != nil {
 		return err
 	}
 	return a.startOnce(ctx, c)
 }
 
-// startOnce starts the machine when it is its turn: more starts at a time than
-// the host has CPUs for would only make each of them late.
 func (a *Agent) startOnce(ctx context.Context, c *creation) error {
-	select {
-	case a.starts <- struct{}{}:
-		defer func() { <-a.starts }()
-	case <-ctx.Done():
-		return contextError(ctx)
-	}
 	rec := c.sandbox.record()
 	spec := driver.Spec{
 		ID:       c.spec.ID,
-		Dir:      a.journal.machineDir(c.spec.ID),
+		Dir:      a.journal.machineDir(c.spec.ID, 0),
 		Image:    driver.Image{Path: c.origin.image.Path, Digest: c.origin.image.Digest},
 		Snapshot: c.origin.snapshot,
 		Limits:   c.origin.sizes.limits(),
@@ -52,9 +44,13 @@ func (a *Agent) startOnce(ctx context.Context, c *creation) error {
 	if spec.Snapshot == "" {
 		c.boot = api.BootCold
 	}
-	m, err := bounded(ctx, a.bootTimeout(c.boot), "start", func(ctx context.Context) (driver.Machine, error) {
-		return c.driver.Start(ctx, spec)
-	})
+	if c.source != nil {
+		c.boot = c.source.boot()
+		if err := c.source.into(ctx, &spec, a.journal.dir(c.spec.ID)); err != nil {
+			return err
+		}
+	}
+	m, err := a.launch(ctx, c.driver, c.boot, spec)
 	if err != nil {
 		return err
 	}
@@ -62,6 +58,24 @@ func (a *Agent) startOnce(ctx context.Context, c *creation) error {
 	c.machine = m
 	c.sandbox.setMachine(m)
 	return nil
+}
+
+// launch starts a machine when it is its turn: more starts at a time than the
+// host has CPUs for would only make each of them late.
+func (a *Agent) launch(ctx context.Context, d driver.Driver, mode api.BootMode, spec driver.Spec) (driver.Machine, error) {
+	select {
+	case a.starts <- struct{}{}:
+		defer func() { <-a.starts }()
+	case <-ctx.Done():
+		return nil, contextError(ctx)
+	}
+	limit := a.bootTimeout(mode)
+	if len(spec.Remote) > 0 {
+		limit = a.cfg.ColdTimeout // its bytes come from afar
+	}
+	return bounded(ctx, limit, "start", func(ctx context.Context) (driver.Machine, error) {
+		return d.Start(ctx, spec)
+	})
 }
 
 func (a *Agent) stopMachine(ctx context.Context, c *creation) error {

@@ -23,6 +23,15 @@ func listOf(names ...string) []step[*trail] {
 	return out
 }
 
+// points names both sides of every step.
+func points[S any](op string, steps []step[S]) []string {
+	var out []string
+	for _, s := range steps {
+		out = append(out, op+"."+s.name+".before", op+"."+s.name+".after")
+	}
+	return out
+}
+
 func TestStepsRunInOrderAndAreTimed(t *testing.T) {
 	t.Parallel()
 	var did trail

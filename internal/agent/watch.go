@@ -13,9 +13,11 @@ import (
 // machine's end.
 const watchRetry = time.Second
 
-// watch waits in the background for the machine's end.
-func (a *Agent) watch(s *sandbox, m driver.Machine) {
+// watch waits in the background until the machine needs its snapshot no more, of
+// which it tells loaded, then for the machine's end.
+func (a *Agent) watch(s *sandbox, m driver.Machine, loaded func(error)) {
 	a.flights.run(func(ctx context.Context) {
+		loaded(a.awaitLoaded(ctx, m))
 		exit, ended := a.waitEnd(ctx, s.id, m)
 		if !ended {
 			return
@@ -24,6 +26,22 @@ func (a *Agent) watch(s *sandbox, m driver.Machine) {
 		defer cancel()
 		a.died(ctx, s, m, exit.Reason)
 	})
+}
+
+// awaitLoaded returns when the machine is loaded or has ended. A stopping agent
+// gives it time: what is not loaded then ends with the agent.
+func (a *Agent) awaitLoaded(ctx context.Context, m driver.Machine) error {
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(undoTimeout):
+			cancel()
+		case <-inner.Done():
+		}
+	})
+	defer stop()
+	return m.Loaded(inner)
 }
 
 // waitEnd returns when the machine has ended, or false when ctx has.
@@ -46,8 +64,9 @@ func (a *Agent) waitEnd(ctx context.Context, id string, m driver.Machine) (drive
 }
 
 // died marks a sandbox whose machine ended by itself as failed, tells everyone
-// and frees what it held. Its record stays until it is deleted. When a delete
-// ended the machine there is nothing to do.
+// and frees what it held. Its record stays until it is deleted. One whose machine
+// had not been loaded yet is asleep again instead. When something else ended the
+// machine there is nothing to do.
 func (a *Agent) died(ctx context.Context, s *sandbox, m driver.Machine, reason string) {
 	if err := s.take(ctx); err != nil {
 		return
@@ -63,6 +82,10 @@ func (a *Agent) died(ctx context.Context, s *sandbox, m driver.Machine, reason s
 		reason = "its machine ended"
 	}
 	failure := api.Errorf(api.CodeSandboxDied, "sandbox %s stopped by itself: %s", s.id, reason)
+	if s.record().Sleep != "" {
+		a.fellAsleep(ctx, s, failure)
+		return
+	}
 	rec := s.update(func(r *record) {
 		r.Sandbox.State = host.StateFailed
 		r.Sandbox.Error = failure

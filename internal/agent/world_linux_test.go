@@ -24,6 +24,7 @@ import (
 	"github.com/pandastack/pandastack/internal/hostnet"
 	"github.com/pandastack/pandastack/internal/image"
 	"github.com/pandastack/pandastack/internal/image/imagetest"
+	"github.com/pandastack/pandastack/internal/snapshot"
 )
 
 // shared is what all tests of the binary start from: images, made once.
@@ -73,8 +74,9 @@ type setting struct {
 	Shells int
 	Ahead  int
 	Kill   string // point at which a child kills itself
-	Job    string // of a child: create, delete or bake
+	Job    string // of a child: what it does to its sandbox; default a delete
 	ID     string // of the child's sandbox
+	Snap   string // of the child's snapshot
 }
 
 func newSetting(t *testing.T) setting {
@@ -118,12 +120,17 @@ func (s setting) parts(log *slog.Logger) (Config, *hostnet.Manager, error) {
 	if err != nil {
 		return Config{}, nil, err
 	}
+	keeper, err := snapshot.Open(context.Background(), snapshot.Config{Dir: filepath.Join(s.Dir, "kept"), Log: log})
+	if err != nil {
+		return Config{}, nil, err
+	}
 	network := hostnet.New(hostnet.Config{Owner: s.Owner, Ahead: s.Ahead}, log)
 	return Config{
 		Dir:       filepath.Join(s.Dir, "agent"),
 		Drivers:   []driver.Driver{d},
 		Network:   network,
 		Images:    store,
+		Kept:      keeper,
 		Templates: []Template{{Name: testTemplate, CPU: 1, MemoryMB: 256, DiskMB: 256}},
 		Shells:    s.Shells,
 		Log:       log,
@@ -273,7 +280,7 @@ func (s setting) leftovers(t *testing.T) []string {
 // sandboxDirs lists what the agent keeps on disk for sandboxes and bakes.
 func (s setting) sandboxDirs() []string {
 	var out []string
-	for _, pattern := range []string{"agent/sandboxes/*", "agent/bake/*", "agent/snapshots/.*", "gvisor/shells/*", "gvisor/run/*"} {
+	for _, pattern := range []string{"agent/sandboxes/*", "agent/bake/*", "agent/forks/*", "kept/staging/*", "kept/raw/*", "agent/snapshots/.*", "gvisor/shells/*", "gvisor/run/*"} {
 		names, _ := filepath.Glob(filepath.Join(s.Dir, pattern))
 		out = append(out, names...)
 	}
