@@ -6,14 +6,17 @@
 //
 // The host owns the truth about its sandboxes; the row says what is wanted. A
 // row is written before the host is asked to create and removed after the host
-// has deleted, so that a crash at any point leaves a row to start cleaning from.
-// Everything that changes one sandbox takes turns (locks). A change that has
-// begun is finished or undone even when its client leaves.
+// has deleted, so that a crash at any point leaves a row to start cleaning from;
+// the same holds for snapshots. Everything that changes one sandbox takes turns
+// (locks). A change that has begun is finished or undone even when its client
+// leaves.
 package control
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,6 +60,7 @@ const (
 	keepFailed     = time.Hour           // a failed sandbox's row
 	keepEvents     = 24 * time.Hour      // events of a sandbox that is gone
 	keepAllEvents  = 30 * 24 * time.Hour // events of any sandbox
+	keepLineage    = 24 * time.Hour      // of a sandbox that is gone, when nothing descends from it
 	finishWithin   = time.Minute         // of a change whose client has left
 )
 
@@ -71,9 +75,15 @@ type Service struct {
 	records   records
 	locks     locks
 	creations creations
+	pins      pins
+	wakes     wakes
+	uses      uses
+	idler     idler
 	events    eventLog
 	reaper    reaper
 	hostID    atomic.Pointer[string]
+
+	background sync.WaitGroup // what goes on although its request has ended
 }
 
 // New gives a service. Nothing happens until Run or a method is called.
@@ -85,11 +95,13 @@ func New(d Deps) *Service {
 		limits: d.Limits.withDefaults(),
 		events: eventLog{store: d.Store, log: d.Log, kick: make(chan struct{}, 1)},
 		reaper: reaper{kick: make(chan struct{}, 1)},
+		idler:  idler{kick: make(chan struct{}, 1)},
+		uses:   uses{seed: maphash.MakeSeed()},
 	}
 }
 
 // Run brings rows and host together at the start and from then on, ends
-// sandboxes whose lifetime is over, and writes events. It returns when ctx has
+// sandboxes whose lifetime is over, puts idle ones to sleep, and writes events. It returns when ctx has
 // ended and everything it began is done. Callers end it after the last request,
 // so that the events of that are written too.
 func (s *Service) Run(ctx context.Context) error {
@@ -98,7 +110,9 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { s.runReconcile(ctx); return nil })
 	g.Go(func() error { s.runReaper(ctx); return nil })
 	g.Go(func() error { s.runChanges(ctx); return nil })
+	g.Go(func() error { s.runIdle(ctx); return nil })
 	err := g.Wait()
+	s.background.Wait()
 	s.records.close()
 	last, cancel := finish(ctx)
 	defer cancel()

@@ -16,19 +16,24 @@ type creations struct {
 	byID map[string]context.CancelCauseFunc
 }
 
-// begin notes a create and gives the context it runs under.
-func (c *creations) begin(ctx context.Context, id string) (_ context.Context, end func()) {
+// begin notes a create, of one sandbox or of several together, and gives the
+// context it runs under.
+func (c *creations) begin(ctx context.Context, ids ...string) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byID == nil {
 		c.byID = make(map[string]context.CancelCauseFunc)
 	}
-	c.byID[id] = cancel
+	for _, id := range ids {
+		c.byID[id] = cancel
+	}
 	return ctx, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.byID, id)
+		for _, id := range ids {
+			delete(c.byID, id)
+		}
 		cancel(nil)
 	}
 }

@@ -48,7 +48,10 @@ func (s *Service) remove(ctx context.Context, row *store.Sandbox, event string) 
 	if err := s.host.Delete(ctx, row.ID); err != nil {
 		return err
 	}
-	err := s.store.DeleteSandbox(ctx, row.ID)
+	if err := s.dropTimeline(ctx, row.ID); err != nil {
+		return err
+	}
+	err := s.store.DeleteSandbox(ctx, row.ID, now())
 	s.records.drop(row.ID)
 	if err == nil {
 		s.emit(row, event, nil)

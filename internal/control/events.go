@@ -20,6 +20,15 @@ const (
 	EventExpired = "sandbox.expired" // deleted because its lifetime was over
 	EventDied    = "sandbox.died"    // stopped without being asked to
 	EventFailed  = "sandbox.failed"  // could not be created
+
+	EventHibernated = "sandbox.hibernated" // reason: request, idle, or host when a wake was cut off
+	EventWoken      = "sandbox.woken"
+	EventRestored   = "sandbox.restored" // rolled back to a checkpoint
+	EventForked     = "sandbox.forked"   // has children that run
+	// Of a fork with several children, on the parent, and of a child that was
+	// chosen.
+	EventTreeCompleted = "fork_tree.completed"
+	EventTreePromoted  = "fork_tree.promoted"
 )
 
 // EventQuery selects events of a sandbox: those with ids above Since, and of

@@ -9,20 +9,24 @@ import (
 	"github.com/pandastack/pandastack/internal/guest"
 )
 
-// Guest gives the client of the daemon in a running sandbox. It is shared: the
-// service closes it when the sandbox stops running.
+// Guest gives the client of the daemon in a running sandbox; a hibernated one is
+// woken for it. It is shared: the service closes it when the sandbox stops
+// running.
 func (s *Service) Guest(ctx context.Context, who auth.Identity, id string) (*guest.Client, error) {
 	rec, err := s.find(ctx, who, id)
 	if err != nil {
 		return nil, err
 	}
 	if rec.status != api.StatusRunning {
-		return nil, inState(id, rec, "running")
+		if rec, err = s.awake(ctx, who, id); err != nil {
+			return nil, err
+		}
 	}
 	return rec.client, nil
 }
 
-// Dial connects to a TCP port in a running sandbox. The daemon's own port is
+// Dial connects to a TCP port in a running sandbox; a hibernated one is woken
+// for it. The daemon's own port is
 // refused: it obeys whoever reaches it with a token, and that is the API.
 func (s *Service) Dial(ctx context.Context, who auth.Identity, id string, port int) (net.Conn, error) {
 	if port < 1 || port > 65535 {
@@ -37,12 +41,15 @@ func (s *Service) Dial(ctx context.Context, who auth.Identity, id string, port i
 		return nil, err
 	}
 	if rec.status != api.StatusRunning {
-		return nil, inState(id, rec, "running")
+		if _, err = s.awake(ctx, who, id); err != nil {
+			return nil, err
+		}
 	}
 	return s.host.Dial(ctx, id, port)
 }
 
-// Metrics is what a running or paused sandbox uses now.
+// Metrics is what a running or paused sandbox uses now. A hibernated one uses
+// nothing and is not woken to say so.
 func (s *Service) Metrics(ctx context.Context, who auth.Identity, id string) (api.Metrics, error) {
 	rec, err := s.find(ctx, who, id)
 	if err != nil {

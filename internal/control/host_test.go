@@ -63,6 +63,7 @@ type nativeHost struct {
 	beforeCreate func(ctx context.Context, spec host.Spec) error
 	afterCreate  func(ctx context.Context, spec host.Spec) error
 	deleteErr    error
+	disk         nativeDisk
 	boxes        map[string]*nativeBox
 	watchers     map[chan host.Change]bool
 	waits        sync.WaitGroup
@@ -70,6 +71,7 @@ type nativeHost struct {
 
 type nativeBox struct {
 	host.Sandbox
+	spec    host.Spec
 	proc    *exec.Cmd
 	addr    string
 	done    chan struct{}
@@ -109,22 +111,34 @@ func (h *nativeHost) Create(ctx context.Context, spec host.Spec) (host.Sandbox, 
 	if _, err := h.Get(ctx, spec.ID); err == nil {
 		return host.Sandbox{}, api.Errorf(api.CodeSandboxExists, "%s exists", spec.ID)
 	}
-	begun := time.Now()
-	b, err := h.start(ctx, spec)
+	if err := h.fromSnapshot(&spec); err != nil {
+		return host.Sandbox{}, err
+	}
+	b, err := h.boot(ctx, spec, api.BootRestore)
 	if err != nil {
 		return host.Sandbox{}, err
 	}
-	b.BootMode, b.BootMS = api.BootRestore, float64(time.Since(begun).Milliseconds())
-	b.BootSteps = []api.Step{{Name: "start", MS: b.BootMS}}
-	h.mu.Lock()
-	h.boxes[spec.ID] = b
-	h.mu.Unlock()
 	if h.afterCreate != nil {
 		if err := h.afterCreate(ctx, spec); err != nil {
 			return host.Sandbox{}, err
 		}
 	}
 	return b.Sandbox, nil
+}
+
+// boot starts a sandbox and keeps it.
+func (h *nativeHost) boot(ctx context.Context, spec host.Spec, mode api.BootMode) (*nativeBox, error) {
+	begun := time.Now()
+	b, err := h.start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	b.BootMode, b.BootMS = mode, float64(time.Since(begun).Milliseconds())
+	b.BootSteps = []api.Step{{Name: "start", MS: b.BootMS}}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.boxes[spec.ID] = b
+	return b, nil
 }
 
 var listening = regexp.MustCompile(`addr=(\S+)`)
@@ -140,9 +154,10 @@ func (h *nativeHost) start(ctx context.Context, spec host.Spec) (*nativeBox, err
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	b := &nativeBox{proc: cmd, done: make(chan struct{}), Sandbox: host.Sandbox{
+	b := &nativeBox{proc: cmd, spec: spec, done: make(chan struct{}), Sandbox: host.Sandbox{
 		ID: spec.ID, Template: spec.Template, Driver: "none", State: host.StateRunning,
-		CPU: 1, MemoryMB: 512, DiskMB: 1024, GuestIP: "127.0.0.1", CreatedAt: time.Now(),
+		CPU: orElse(spec.CPU, 1), MemoryMB: orElse(spec.MemoryMB, 512), DiskMB: orElse(spec.DiskMB, 1024),
+		GuestIP: "127.0.0.1", CreatedAt: time.Now(),
 	}}
 	addr := make(chan string, 1)
 	h.waits.Go(func() {
@@ -179,7 +194,7 @@ func (h *nativeHost) start(ctx context.Context, spec host.Spec) (*nativeBox, err
 func (h *nativeHost) ended(b *nativeBox) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if b.stopped {
+	if b.stopped || h.boxes[b.ID] != nil && h.boxes[b.ID] != b {
 		return
 	}
 	b.State = host.StateFailed
@@ -187,6 +202,14 @@ func (h *nativeHost) ended(b *nativeBox) {
 	for w := range h.watchers {
 		w <- host.Change{SandboxID: b.ID, State: host.StateFailed, Error: b.Error}
 	}
+}
+
+func orElse[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
 }
 
 func (h *nativeHost) stop(b *nativeBox) {
@@ -279,6 +302,9 @@ func (h *nativeHost) Dial(ctx context.Context, id string, port int) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
+	if st := h.stateOf(b); st != host.StateRunning {
+		return nil, api.Errorf(api.CodeSandboxState, "sandbox %s is %s", id, st)
+	}
 	addr := b.addr
 	if port != api.InternalPort {
 		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -291,7 +317,15 @@ func (h *nativeHost) Usage(_ context.Context, id string) (api.Metrics, error) {
 	if err != nil {
 		return api.Metrics{}, err
 	}
-	return api.Metrics{PID: b.proc.Process.Pid}, nil
+	if h.disk.onUsage != nil {
+		h.disk.onUsage(id)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b.State == host.StateHibernated {
+		return api.Metrics{}, api.Errorf(api.CodeSandboxState, "sandbox %s is hibernated", id)
+	}
+	return api.Metrics{PID: b.proc.Process.Pid, CPUSeconds: cpuSeconds(b.proc.Process.Pid), RxBytes: h.disk.traffic[id]}, nil
 }
 
 func (h *nativeHost) Templates(context.Context) ([]api.Template, error) {

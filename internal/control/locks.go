@@ -41,6 +41,22 @@ func (l *locks) take(ctx context.Context, id string) (release func(), err error)
 	}
 }
 
+// tryTake takes the turn of a sandbox if nobody has it.
+func (l *locks) tryTake(id string) (release func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byID[id] != nil {
+		return nil, false
+	}
+	if l.byID == nil {
+		l.byID = make(map[string]*lock)
+	}
+	k := &lock{turn: make(chan struct{}, 1), users: 1}
+	k.turn <- struct{}{}
+	l.byID[id] = k
+	return func() { <-k.turn; l.leave(id, k) }, true
+}
+
 func (l *locks) leave(id string, k *lock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

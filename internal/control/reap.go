@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/store"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -61,18 +62,25 @@ func (s *Service) reap(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return reapRetry, err
 	}
+	old, err := s.store.ExpiredCheckpoints(ctx, time.Now(), reapBatch)
+	if err != nil {
+		return reapRetry, err
+	}
 	var g errgroup.Group
 	g.SetLimit(reapTogether)
 	for _, row := range rows {
 		g.Go(func() error { return s.expire(ctx, row.ID) })
 	}
+	for _, n := range old {
+		g.Go(func() error { return s.expireCheckpoint(ctx, &n) })
+	}
 	if err := g.Wait(); err != nil {
 		return reapRetry, err
 	}
-	if len(rows) == reapBatch {
+	if len(rows) == reapBatch || len(old) == reapBatch {
 		return 0, nil
 	}
-	next, err := s.store.NextExpiry(ctx)
+	next, err := s.nextExpiry(ctx)
 	if err != nil {
 		return reapRetry, err
 	}
@@ -81,6 +89,40 @@ func (s *Service) reap(ctx context.Context) (time.Duration, error) {
 	}
 	s.reaper.next.Store(next.UnixMicro())
 	return min(max(time.Until(next), 0), reapLook), nil
+}
+
+// nextExpiry is when the next sandbox or checkpoint ends; zero when none does.
+func (s *Service) nextExpiry(ctx context.Context) (time.Time, error) {
+	next, err := s.store.NextExpiry(ctx)
+	if err != nil {
+		return next, err
+	}
+	checkpoint, err := s.store.NextCheckpointExpiry(ctx)
+	if next.IsZero() || !checkpoint.IsZero() && checkpoint.Before(next) {
+		next = checkpoint
+	}
+	return next, err
+}
+
+// expireCheckpoint removes a checkpoint that its sandbox's policy keeps no
+// longer, unless the sandbox was rolled back to it meanwhile. One in use is
+// tried again soon.
+func (s *Service) expireCheckpoint(ctx context.Context, n *store.Snapshot) error {
+	release, err := s.locks.take(ctx, n.SandboxID)
+	if err != nil {
+		return err
+	}
+	defer release()
+	row, err := s.current(ctx, n.SandboxID)
+	if err != nil || row != nil && row.SnapshotID == n.ID {
+		return err
+	}
+	ctx, cancel := finish(ctx)
+	defer cancel()
+	if err := s.dropSnapshot(ctx, n.ID); api.CodeOf(err) != api.CodeSnapshotNotFound {
+		return err
+	}
+	return nil
 }
 
 // expire ends one sandbox if its lifetime is still over when its turn comes. For

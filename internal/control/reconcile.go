@@ -21,8 +21,14 @@ func (s *Service) runReconcile(ctx context.Context) {
 		if err := s.reconcile(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("comparing rows with the host failed", "error", err)
 		}
+		if err := s.reconcileSnapshots(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("comparing snapshots with the host failed", "error", err)
+		}
 		if time.Since(pruned) >= pruneEvery {
 			pruned = time.Now()
+			if _, err := s.store.PruneLineage(ctx, pruned.Add(-keepLineage)); err != nil && ctx.Err() == nil {
+				s.log.Warn("removing old lineages failed", "error", err)
+			}
 			if _, err := s.store.PruneEvents(ctx, pruned.Add(-keepEvents), pruned.Add(-keepAllEvents)); err != nil && ctx.Err() == nil {
 				s.log.Warn("removing old events failed", "error", err)
 			}
@@ -75,6 +81,8 @@ func agrees(row *store.Sandbox, got host.Sandbox, there bool) bool {
 		return there && got.State == host.StateRunning
 	case api.StatusPaused:
 		return there && got.State == host.StatePaused
+	case api.StatusHibernated:
+		return there && got.State == host.StateHibernated
 	case api.StatusFailed:
 		return !there
 	}
@@ -128,10 +136,20 @@ func (s *Service) settle(ctx context.Context, row *store.Sandbox, got host.Sandb
 		return s.fail(ctx, row, api.Errorf(api.CodeSandboxDied, "sandbox %s was no longer on its host", row.ID))
 	case got.State == host.StateFailed:
 		return s.fail(ctx, row, deathOf(row.ID, got.Error))
-	case got.State == host.StatePaused:
+	case got.State == host.StateHibernated:
+		row.Status = api.StatusHibernated
+		if err := s.save(ctx, row); err != nil {
+			return err
+		}
+		s.emit(row, EventHibernated, map[string]string{"reason": "host"})
+		return nil
+	}
+	if row.Status == api.StatusHibernated {
+		adopt(row, got) // it was woken, which was not written down
+	}
+	row.Status = api.StatusRunning
+	if got.State == host.StatePaused {
 		row.Status = api.StatusPaused
-	default:
-		row.Status = api.StatusRunning
 	}
 	return s.save(ctx, row)
 }
@@ -184,12 +202,12 @@ func (s *Service) takeChanges(ctx context.Context, changes <-chan host.Change) {
 	var g errgroup.Group
 	g.SetLimit(reconcileTogether)
 	for change := range changes {
-		if change.State != host.StateFailed {
+		if change.State != host.StateFailed && change.State != host.StateHibernated {
 			continue
 		}
 		g.Go(func() error {
-			if err := s.died(ctx, change); err != nil && ctx.Err() == nil {
-				s.log.Warn("a death was not written down", "sandbox_id", change.SandboxID, "error", err)
+			if err := s.changed(ctx, change); err != nil && ctx.Err() == nil {
+				s.log.Warn("a change on the host was not written down", "sandbox_id", change.SandboxID, "state", change.State, "error", err)
 			}
 			return nil
 		})
@@ -197,8 +215,10 @@ func (s *Service) takeChanges(ctx context.Context, changes <-chan host.Change) {
 	_ = g.Wait() // its functions give no errors
 }
 
-// died takes in that a sandbox stopped by itself.
-func (s *Service) died(ctx context.Context, change host.Change) error {
+// changed takes in that a sandbox died, or is on disk again because it did not
+// come back whole. The news may be older than what was done with the sandbox
+// since, so the host is asked how it is now.
+func (s *Service) changed(ctx context.Context, change host.Change) error {
 	release, err := s.locks.take(ctx, change.SandboxID)
 	if err != nil {
 		return err
@@ -207,11 +227,15 @@ func (s *Service) died(ctx context.Context, change host.Change) error {
 	ctx, cancel := finish(ctx)
 	defer cancel()
 	row, err := s.current(ctx, change.SandboxID)
-	if err != nil || row == nil {
+	if err != nil || row == nil || !alive(row.Status) {
 		return err
 	}
-	if row.Status != api.StatusRunning && row.Status != api.StatusPaused {
-		return nil
+	got, err := s.host.Get(ctx, row.ID)
+	if err == nil && got.State != host.StateFailed {
+		return s.settle(ctx, row, got, true)
+	}
+	if change.State != host.StateFailed {
+		return err // the next comparison sees more
 	}
 	return s.fail(ctx, row, deathOf(row.ID, change.Error))
 }

@@ -18,7 +18,7 @@ type record struct {
 	org     string
 	status  api.Status
 	failure *api.Error
-	client  *guest.Client // of a running sandbox
+	client  *guest.Client // of a running sandbox; kept while it is held
 }
 
 // records remembers every sandbox that was looked at, so that a request to a
@@ -71,6 +71,23 @@ func (r *records) put(row *store.Sandbox, dial guest.Dialer) *record {
 	}
 	r.byID[row.ID] = rec
 	return rec
+}
+
+// hold makes requests to a sandbox wait for its turn, as they do for one that is
+// asleep, until it is set again. Those under way go on: should what its turn was
+// taken for fail, it is as before.
+func (r *records) hold(row *store.Sandbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes++
+	held := &record{org: row.Org, status: api.StatusHibernated}
+	if old := r.byID[row.ID]; old != nil {
+		held.client = old.client
+	}
+	if r.byID == nil {
+		r.byID = make(map[string]*record)
+	}
+	r.byID[row.ID] = held
 }
 
 // drop forgets a sandbox.
@@ -163,8 +180,14 @@ func (s *Service) save(ctx context.Context, row *store.Sandbox) error {
 		}
 		return err
 	}
-	s.records.set(row, s.dialer(row.ID))
+	s.remember(row)
 	return nil
+}
+
+// remember takes in how a row is now.
+func (s *Service) remember(row *store.Sandbox) {
+	s.records.set(row, s.dialer(row.ID))
+	s.idler.note(row, &s.uses)
 }
 
 func (s *Service) dialer(id string) guest.Dialer {

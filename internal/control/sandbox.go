@@ -48,7 +48,7 @@ func (s *Service) List(ctx context.Context, who auth.Identity, q ListQuery) (api
 	}
 	for _, status := range q.Status {
 		switch status {
-		case api.StatusCreating, api.StatusRunning, api.StatusPaused, api.StatusDeleting, api.StatusFailed:
+		case api.StatusCreating, api.StatusRunning, api.StatusPaused, api.StatusHibernated, api.StatusDeleting, api.StatusFailed:
 		default:
 			return api.SandboxList{}, invalid("status", "there is no status %.40q", string(status))
 		}
@@ -71,6 +71,7 @@ func external(row *store.Sandbox) api.Sandbox {
 		BootMode: row.Boot.Mode, BootMS: row.Boot.MS, BootSteps: row.Boot.Steps,
 		Metadata: maps.Clone(row.Metadata), Persistent: row.Persistent, TTLSeconds: row.TTLSeconds,
 		CreatedAt: row.CreatedAt, Error: row.Error,
+		ParentID: row.ParentID, TreeID: row.TreeID, SnapshotID: row.SnapshotID, Idle: row.Idle,
 	}
 	if b.Metadata == nil {
 		b.Metadata = map[string]string{}

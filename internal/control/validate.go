@@ -28,6 +28,7 @@ func (s *Service) checkCreate(req api.CreateSandbox) error {
 	for _, err := range []error{
 		unsupported(req), checkName("template", req.Template), checkName("driver", req.Driver),
 		s.checkTTL(req.TTLSeconds), checkMetadata(req.Metadata), checkEnv(req.Env), checkSizes(req),
+		checkCheckpoints(req.Checkpoints),
 	} {
 		if err != nil {
 			return err
@@ -42,7 +43,7 @@ func (s *Service) checkCreate(req api.CreateSandbox) error {
 // unsupported refuses what the API has a name for and this server does not do.
 func unsupported(req api.CreateSandbox) error {
 	for field, given := range map[string]bool{
-		"from_snapshot": req.FromSnapshot != "", "volumes": len(req.Volumes) > 0, "egress_mbps": req.EgressMbps != 0,
+		"volumes": len(req.Volumes) > 0, "egress_mbps": req.EgressMbps != 0,
 	} {
 		if given {
 			return api.Errorf(api.CodeUnsupported, "%s is not supported by this server", field).

@@ -32,6 +32,12 @@ type Sandbox struct {
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 	Error      *api.Error
+
+	ParentID    string               // sandbox it was forked from
+	TreeID      string               // fork it came from
+	SnapshotID  string               // snapshot or checkpoint that it goes on from
+	Idle        *api.IdlePolicy      // nil: never goes to sleep by itself
+	Checkpoints api.CheckpointPolicy // which of its checkpoints are kept
 }
 
 // Spec is the size of a sandbox.
@@ -49,33 +55,45 @@ type Boot struct {
 }
 
 const sandboxColumns = `id, org, key_prefix, template, driver, status, host, spec, metadata, token, guest_ip, boot,
-	persistent, ttl_seconds, expires_at, created_at, updated_at, error`
+	persistent, ttl_seconds, expires_at, created_at, updated_at, error, parent_id, tree_id, snapshot_id, idle, checkpoints`
 
 func scanSandbox(row interface{ Scan(...any) error }) (Sandbox, error) {
 	var b Sandbox
-	var spec, metadata, boot, failure string
+	var spec, metadata, boot, failure, idle, checkpoints string
 	var persistent, expires, created, updated int64
 	if err := row.Scan(&b.ID, &b.Org, &b.KeyPrefix, &b.Template, &b.Driver, &b.Status, &b.Host, &spec, &metadata, &b.Token, &b.GuestIP, &boot,
-		&persistent, &b.TTLSeconds, &expires, &created, &updated, &failure); err != nil {
+		&persistent, &b.TTLSeconds, &expires, &created, &updated, &failure,
+		&b.ParentID, &b.TreeID, &b.SnapshotID, &idle, &checkpoints); err != nil {
 		return b, err
 	}
 	b.Persistent = persistent != 0
 	b.ExpiresAt, b.CreatedAt, b.UpdatedAt = fromMicros(expires), fromMicros(created), fromMicros(updated)
-	for _, column := range []struct {
-		text string
-		into any
-	}{{spec, &b.Spec}, {metadata, &b.Metadata}, {boot, &b.Boot}, {failure, &b.Error}} {
-		if column.text == "" {
-			continue
-		}
-		if err := json.Unmarshal([]byte(column.text), column.into); err != nil {
-			return b, fmt.Errorf("row of sandbox %s: %w", b.ID, err)
-		}
+	if err := fromJSON([]column{{spec, &b.Spec}, {metadata, &b.Metadata}, {boot, &b.Boot}, {failure, &b.Error},
+		{idle, &b.Idle}, {checkpoints, &b.Checkpoints}}); err != nil {
+		return b, fmt.Errorf("row of sandbox %s: %w", b.ID, err)
 	}
 	return b, nil
 }
 
-// toJSON is a value of ours as it is stored; nil and empty maps are "".
+// column is the text of a structure and where it goes.
+type column struct {
+	text string
+	into any
+}
+
+func fromJSON(columns []column) error {
+	for _, c := range columns {
+		if c.text == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(c.text), c.into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toJSON is a value of ours as it is stored; what is nil or empty is "".
 func toJSON(v any) (string, error) {
 	switch v := v.(type) {
 	case map[string]string:
@@ -84,6 +102,14 @@ func toJSON(v any) (string, error) {
 		}
 	case *api.Error:
 		if v == nil {
+			return "", nil
+		}
+	case *api.IdlePolicy:
+		if v == nil {
+			return "", nil
+		}
+	case api.CheckpointPolicy:
+		if v == (api.CheckpointPolicy{}) {
 			return "", nil
 		}
 	}
@@ -97,30 +123,39 @@ func label(org, key, value string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// CreateSandbox adds a row unless its org then had more than quota sandboxes
-// that have not failed, which gives quota.sandboxes_exceeded.
-func (s *Store) CreateSandbox(ctx context.Context, b *Sandbox, quota int) error {
-	const op = "create sandbox"
-	spec, err1 := toJSON(b.Spec)
-	metadata, err2 := toJSON(b.Metadata)
-	boot, err3 := toJSON(b.Boot)
-	for _, err := range []error{err1, err2, err3} {
-		if err != nil {
-			return s.fail(op, err)
+// texts are the structures of a row as they are stored.
+type texts struct{ spec, metadata, boot, failure, idle, checkpoints string }
+
+func (b *Sandbox) texts() (t texts, err error) {
+	for _, c := range []struct {
+		value any
+		into  *string
+	}{{b.Spec, &t.spec}, {b.Metadata, &t.metadata}, {b.Boot, &t.boot}, {b.Error, &t.failure}, {b.Idle, &t.idle}, {b.Checkpoints, &t.checkpoints}} {
+		if *c.into, err = toJSON(c.value); err != nil {
+			return t, err
 		}
 	}
-	return s.tx(ctx, op, func(tx *sql.Tx) error {
-		if err := s.checkQuota(ctx, tx, b, quota); err != nil {
+	return t, nil
+}
+
+// CreateSandbox adds a row as CreateSandboxes does.
+func (s *Store) CreateSandbox(ctx context.Context, b *Sandbox, quota int) error {
+	return s.CreateSandboxes(ctx, []*Sandbox{b}, quota)
+}
+
+// CreateSandboxes adds rows of one org with their lineage, all or none. Were
+// there then more than quota sandboxes of the org that have not failed, none is
+// added, which gives quota.sandboxes_exceeded.
+func (s *Store) CreateSandboxes(ctx context.Context, rows []*Sandbox, quota int) error {
+	return s.tx(ctx, "create sandbox", func(tx *sql.Tx) error {
+		if err := s.checkQuota(ctx, tx, rows[0], len(rows), quota); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO sandboxes (`+sandboxColumns+`)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '')`,
-			b.ID, b.Org, b.KeyPrefix, b.Template, b.Driver, string(b.Status), b.Host, spec, metadata, b.Token, b.GuestIP, boot,
-			fromBool(b.Persistent), b.TTLSeconds, micros(b.ExpiresAt), micros(b.CreatedAt), micros(b.UpdatedAt)); err != nil {
-			return err
-		}
-		for k, v := range b.Metadata {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO sandbox_metadata (label, sandbox_id) VALUES ($1, $2)`, label(b.Org, k, v), b.ID); err != nil {
+		for _, b := range rows {
+			if err := insertSandbox(ctx, tx, b); err != nil {
+				return err
+			}
+			if err := insertLineage(ctx, tx, b); err != nil {
 				return err
 			}
 		}
@@ -128,10 +163,30 @@ func (s *Store) CreateSandbox(ctx context.Context, b *Sandbox, quota int) error 
 	})
 }
 
-// checkQuota counts the org's sandboxes. On PostgreSQL the row of the org makes
+func insertSandbox(ctx context.Context, tx *sql.Tx, b *Sandbox) error {
+	t, err := b.texts()
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO sandboxes (`+sandboxColumns+`)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', $18, $19, $20, $21, $22)`,
+		b.ID, b.Org, b.KeyPrefix, b.Template, b.Driver, string(b.Status), b.Host, t.spec, t.metadata, b.Token, b.GuestIP, t.boot,
+		fromBool(b.Persistent), b.TTLSeconds, micros(b.ExpiresAt), micros(b.CreatedAt), micros(b.UpdatedAt),
+		b.ParentID, b.TreeID, b.SnapshotID, t.idle, t.checkpoints); err != nil {
+		return err
+	}
+	for k, v := range b.Metadata {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO sandbox_metadata (label, sandbox_id) VALUES ($1, $2)`, label(b.Org, k, v), b.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkQuota refuses more sandboxes than the org of b may have. On PostgreSQL the row of the org makes
 // concurrent creates of one org take turns, so that the count holds until the
 // commit; a SQLite transaction has the database to itself anyway.
-func (s *Store) checkQuota(ctx context.Context, tx *sql.Tx, b *Sandbox, quota int) error {
+func (s *Store) checkQuota(ctx context.Context, tx *sql.Tx, b *Sandbox, more, quota int) error {
 	if s.engine == enginePostgres {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO orgs (org, updated_at) VALUES ($1, $2)
 			ON CONFLICT (org) DO UPDATE SET updated_at = excluded.updated_at`, b.Org, micros(b.CreatedAt)); err != nil {
@@ -142,40 +197,94 @@ func (s *Store) checkQuota(ctx context.Context, tx *sql.Tx, b *Sandbox, quota in
 	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM sandboxes WHERE org = $1 AND status <> 'failed'`, b.Org).Scan(&n); err != nil {
 		return err
 	}
-	if n >= quota {
-		return api.Errorf(api.CodeQuotaSandboxes, "there are %d sandboxes and the quota is %d", n, quota).
+	if n+more > quota {
+		return api.Errorf(api.CodeQuotaSandboxes, "there are %d sandboxes, %d more were asked for and the quota is %d", n, more, quota).
 			With("quota", quota).With("sandboxes", n)
 	}
 	return nil
 }
 
 // UpdateSandbox writes what may change in a row: all but its identity, org,
-// metadata, token and time of creation. ErrNotFound means it is gone.
+// metadata, token, ancestry and time of creation. ErrNotFound means it is gone.
 func (s *Store) UpdateSandbox(ctx context.Context, b *Sandbox) error {
-	const op = "update sandbox"
-	spec, err1 := toJSON(b.Spec)
-	boot, err2 := toJSON(b.Boot)
-	failure, err3 := toJSON(b.Error)
-	for _, err := range []error{err1, err2, err3} {
-		if err != nil {
-			return s.fail(op, err)
-		}
+	n, err := updateSandbox(ctx, s.write, b)
+	if err == nil && n == 0 {
+		err = ErrNotFound
 	}
-	return s.execOne(ctx, op, `UPDATE sandboxes SET driver = $2, status = $3, host = $4, spec = $5, guest_ip = $6, boot = $7,
-		persistent = $8, ttl_seconds = $9, expires_at = $10, updated_at = $11, error = $12 WHERE id = $1`,
-		b.ID, b.Driver, string(b.Status), b.Host, spec, b.GuestIP, boot,
-		fromBool(b.Persistent), b.TTLSeconds, micros(b.ExpiresAt), micros(b.UpdatedAt), failure)
+	return s.fail("update sandbox", err)
 }
 
-// DeleteSandbox removes a row and its labels. A row that is not there is nil.
-func (s *Store) DeleteSandbox(ctx context.Context, id string) error {
+// UpdateSandboxes writes rows as UpdateSandbox does, all or none.
+func (s *Store) UpdateSandboxes(ctx context.Context, rows []*Sandbox) error {
+	return s.tx(ctx, "update sandboxes", func(tx *sql.Tx) error {
+		for _, b := range rows {
+			n, err := updateSandbox(ctx, tx, b)
+			if err == nil && n == 0 {
+				err = ErrNotFound
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// executor is a database or a transaction.
+type executor interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+func updateSandbox(ctx context.Context, on executor, b *Sandbox) (int64, error) {
+	t, err := b.texts()
+	if err != nil {
+		return 0, err
+	}
+	res, err := on.ExecContext(ctx, `UPDATE sandboxes SET driver = $2, status = $3, host = $4, spec = $5, guest_ip = $6, boot = $7,
+		persistent = $8, ttl_seconds = $9, expires_at = $10, updated_at = $11, error = $12, snapshot_id = $13, idle = $14,
+		checkpoints = $15 WHERE id = $1`,
+		b.ID, b.Driver, string(b.Status), b.Host, t.spec, b.GuestIP, t.boot,
+		fromBool(b.Persistent), b.TTLSeconds, micros(b.ExpiresAt), micros(b.UpdatedAt), t.failure, b.SnapshotID, t.idle, t.checkpoints)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// DeleteSandbox removes a row and its labels; its lineage says when it ended. A
+// row that is not there is nil.
+func (s *Store) DeleteSandbox(ctx context.Context, id string, ended time.Time) error {
 	return s.tx(ctx, "delete sandbox", func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM sandbox_metadata WHERE sandbox_id = $1`, id); err != nil {
+		if err := deleteSandbox(ctx, tx, id); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `DELETE FROM sandboxes WHERE id = $1`, id)
+		_, err := tx.ExecContext(ctx, `UPDATE lineage SET ended_at = $2 WHERE sandbox_id = $1 AND ended_at = 0`, id, micros(ended))
 		return err
 	})
+}
+
+// ForgetSandboxes removes rows as if they had never been, for sandboxes that
+// did not come to life.
+func (s *Store) ForgetSandboxes(ctx context.Context, ids []string) error {
+	return s.tx(ctx, "forget sandboxes", func(tx *sql.Tx) error {
+		for _, id := range ids {
+			if err := deleteSandbox(ctx, tx, id); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, `DELETE FROM lineage WHERE sandbox_id = $1`, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func deleteSandbox(ctx context.Context, tx *sql.Tx, id string) error {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM sandbox_metadata WHERE sandbox_id = $1`, id); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `DELETE FROM sandboxes WHERE id = $1`, id)
+	return err
 }
 
 // GetSandbox finds a row of any org, or gives ErrNotFound.

@@ -33,7 +33,7 @@ func (s *Store) ListSandboxes(ctx context.Context, q SandboxQuery) (page []Sandb
 	}
 	where.WriteString("org = $1")
 	if q.Page != "" {
-		at, id, err := decodePage(q.Page)
+		at, id, err := decodePage(q.Page, api.ValidID)
 		if err != nil {
 			return nil, "", err
 		}
@@ -61,6 +61,11 @@ func (s *Store) ListSandboxes(ctx context.Context, q SandboxQuery) (page []Sandb
 		next = encodePage(micros(last.CreatedAt), last.ID)
 	}
 	return page, next, err
+}
+
+// Siblings gives the rows of an org that came from one fork.
+func (s *Store) Siblings(ctx context.Context, org, treeID string) ([]Sandbox, error) {
+	return s.selectSandboxes(ctx, "siblings", `tree_id = $1 AND tree_id <> '' AND org = $2 ORDER BY created_at, id`, treeID, org)
 }
 
 // AllSandboxes gives every row of every org.
@@ -105,11 +110,11 @@ func encodePage(at int64, id string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(at, 36) + "." + id))
 }
 
-func decodePage(token string) (at int64, id string, err error) {
+func decodePage(token string, valid func(id string) bool) (at int64, id string, err error) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil {
 		first, rest, _ := strings.Cut(string(raw), ".")
-		if at, err = strconv.ParseInt(first, 36, 64); err == nil && at > 0 && api.ValidID(rest) {
+		if at, err = strconv.ParseInt(first, 36, 64); err == nil && at > 0 && valid(rest) {
 			return at, rest, nil
 		}
 	}

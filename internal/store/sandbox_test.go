@@ -29,6 +29,7 @@ func TestSandboxRow(t *testing.T) {
 		b := newSandbox("o")
 		b.Metadata = map[string]string{"a": "ä\x00'\"", "long": strings.Repeat("x", 60<<10), "": ""}
 		b.Spec = store.Spec{CPU: 1.5, MemoryMB: 512, DiskMB: 1024}
+		b.ParentID, b.TreeID = "parent", "tree"
 		must(t, s.CreateSandbox(ctx, b, 10))
 		if err := s.CreateSandbox(ctx, b, 10); !errors.Is(err, store.ErrConflict) {
 			t.Fatal(err)
@@ -37,14 +38,16 @@ func TestSandboxRow(t *testing.T) {
 		b.ExpiresAt = b.CreatedAt.Add(time.Minute)
 		b.Boot = store.Boot{Mode: api.BootRestore, MS: 12.5, Steps: []api.Step{{Name: "restore", MS: 3}}}
 		b.Error = &api.Error{Code: api.CodeSandboxDied, Message: "memory", Hint: "h"}
+		b.SnapshotID, b.Idle = "snap", &api.IdlePolicy{TimeoutSeconds: 5, IgnoreStreams: true, CPUPercent: 1.5}
+		b.Checkpoints = api.CheckpointPolicy{KeepLast: 3, MaxAgeSeconds: 60}
 		must(t, s.UpdateSandbox(ctx, b))
 		got, err := s.GetSandbox(ctx, b.ID)
 		must(t, err)
 		if !reflect.DeepEqual(&got, b) {
 			t.Fatalf("\n%+v is not\n%+v", got, b)
 		}
-		must(t, s.DeleteSandbox(ctx, b.ID))
-		must(t, s.DeleteSandbox(ctx, b.ID))
+		must(t, s.DeleteSandbox(ctx, b.ID, time.Now()))
+		must(t, s.DeleteSandbox(ctx, b.ID, time.Now()))
 		if _, err := s.GetSandbox(ctx, b.ID); !errors.Is(err, store.ErrNotFound) {
 			t.Fatal(err)
 		}
@@ -281,7 +284,7 @@ func BenchmarkCreate(b *testing.B) {
 			if rows = append(rows, row); len(rows) == 100 {
 				b.StopTimer()
 				for _, r := range rows {
-					must(b, s.DeleteSandbox(b.Context(), r.ID))
+					must(b, s.ForgetSandboxes(b.Context(), []string{r.ID}))
 				}
 				rows = rows[:0]
 				b.StartTimer()
