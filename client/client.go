@@ -1,5 +1,5 @@
 // Package client is the Go SDK of PandaStack: sandboxes, the commands and files
-// in them, keys and templates, over the public HTTP API.
+// in them, snapshots, keys and templates, over the public HTTP API.
 //
 //	c, err := client.New(client.Options{BaseURL: "http://127.0.0.1:8080", APIKey: key})
 //	sb, err := c.Sandboxes.Create(ctx, api.CreateSandbox{Template: "base"})
@@ -53,6 +53,7 @@ type Options struct {
 // Client talks to one server with one key.
 type Client struct {
 	Sandboxes *Sandboxes
+	Snapshots *Snapshots
 	Templates *Templates
 	Tokens    *Tokens
 
@@ -84,6 +85,7 @@ func New(o Options) (*Client, error) {
 	hc.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http = &hc
 	c.Sandboxes = &Sandboxes{c}
+	c.Snapshots = &Snapshots{c}
 	c.Templates = &Templates{c}
 	c.Tokens = &Tokens{c}
 	return c, nil

@@ -134,3 +134,138 @@ func ExampleSandboxes_List() {
 	}
 	// Output: base running
 }
+
+func ExampleSandbox_Fork() {
+	ctx := context.Background()
+	parent, err := connect().Sandboxes.Create(ctx, api.CreateSandbox{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer parent.Delete(ctx)
+	if err := parent.WriteFile(ctx, "plan.txt", []byte("the plan")); err != nil {
+		log.Fatal(err)
+	}
+
+	child, err := parent.Fork(ctx, api.Fork{Metadata: map[string]string{"attempt": "1"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer child.Delete(ctx)
+	if _, err := child.Shell(ctx, "echo ', changed' >> plan.txt"); err != nil {
+		log.Fatal(err)
+	}
+	for _, sb := range []*client.Sandbox{parent, child} {
+		plan, err := sb.ReadFile(ctx, "plan.txt")
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(strings.TrimSpace(string(plan)))
+	}
+	// Output:
+	// the plan
+	// the plan, changed
+}
+
+func ExampleSandbox_ForkTree() {
+	ctx := context.Background()
+	parent, err := connect().Sandboxes.Create(ctx, api.CreateSandbox{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer parent.Delete(ctx)
+
+	tree, err := parent.ForkTree(ctx, 3, api.Fork{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	best := tree.Children[0]
+	defer best.Delete(ctx)
+	kept, err := best.Promote(ctx, api.Promote{TreeID: tree.ID, CleanupSiblings: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("kept 1, deleted", len(kept.Deleted))
+	// Output: kept 1, deleted 2
+}
+
+func ExampleSandbox_Restore() {
+	ctx := context.Background()
+	sb, err := connect().Sandboxes.Create(ctx, api.CreateSandbox{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sb.Delete(ctx)
+	if err := sb.WriteFile(ctx, "state.txt", []byte("good")); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := sb.Checkpoint(ctx, "before"); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := sb.Shell(ctx, "rm state.txt"); err != nil {
+		log.Fatal(err)
+	}
+
+	if err := sb.Restore(ctx, "before"); err != nil {
+		log.Fatal(err)
+	}
+	state, err := sb.ReadFile(ctx, "state.txt")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(string(state))
+	// Output: good
+}
+
+func ExampleSandbox_Hibernate() {
+	ctx := context.Background()
+	sb, err := connect().Sandboxes.Create(ctx, api.CreateSandbox{Persistent: true, Idle: &api.IdlePolicy{TimeoutSeconds: 600}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sb.Delete(ctx)
+	if err := sb.Hibernate(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(sb.Status)
+
+	out, err := sb.Command(ctx, "echo", "awake again").Output() // wakes it
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(string(out))
+	// Output:
+	// hibernated
+	// awake again
+}
+
+func ExampleSnapshots() {
+	ctx := context.Background()
+	c := connect()
+	sb, err := c.Sandboxes.Create(ctx, api.CreateSandbox{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := sb.WriteFile(ctx, "ready.txt", []byte("warm")); err != nil {
+		log.Fatal(err)
+	}
+	snapshot, err := sb.Snapshot(ctx, api.CreateSnapshot{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Snapshots.Delete(ctx, snapshot.ID)
+	if err := sb.Delete(ctx); err != nil { // the snapshot does not need it
+		log.Fatal(err)
+	}
+
+	again, err := c.Sandboxes.Create(ctx, api.CreateSandbox{FromSnapshot: snapshot.ID})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer again.Delete(ctx)
+	ready, err := again.ReadFile(ctx, "ready.txt")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(string(ready))
+	// Output: warm
+}

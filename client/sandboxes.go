@@ -14,16 +14,16 @@ import (
 // Sandboxes makes and finds sandboxes.
 type Sandboxes struct{ c *Client }
 
-// Create starts a sandbox and returns when commands can run in it. Failures
-// carry, among others, template.not_found, quota.sandboxes_exceeded,
+// Create starts a sandbox, from a template or a snapshot, and returns when
+// commands can run in it. Failures carry, among others, template.not_found,
+// snapshot.not_found, snapshot.incompatible, quota.sandboxes_exceeded,
 // capacity.unavailable, request.invalid.
 func (s *Sandboxes) Create(ctx context.Context, in api.CreateSandbox) (*Sandbox, error) {
-	sb := s.Handle("")
-	if err := s.c.call(ctx, request{method: http.MethodPost, path: []string{"v1", "sandboxes"}, in: in}, &sb.Sandbox); err != nil {
+	var rec api.Sandbox
+	if err := s.c.call(ctx, request{method: http.MethodPost, path: []string{"v1", "sandboxes"}, in: in}, &rec); err != nil {
 		return nil, err
 	}
-	sb.Files.id = sb.ID
-	return sb, nil
+	return s.adopt(rec), nil
 }
 
 // Get reads a sandbox's record (sandbox.not_found).
@@ -38,7 +38,12 @@ func (s *Sandboxes) Get(ctx context.Context, id string) (*Sandbox, error) {
 // Handle gives a handle on a sandbox by its id and asks the server nothing:
 // all of the record but the id is empty until Refresh.
 func (s *Sandboxes) Handle(id string) *Sandbox {
-	return &Sandbox{Sandbox: api.Sandbox{ID: id}, Files: Files{c: s.c, id: id}}
+	return s.adopt(api.Sandbox{ID: id})
+}
+
+// adopt gives a handle on the sandbox of a record.
+func (s *Sandboxes) adopt(rec api.Sandbox) *Sandbox {
+	return &Sandbox{Sandbox: rec, Files: Files{c: s.c, id: rec.ID}}
 }
 
 // ListOptions choose sandboxes. The zero value is all of them.
@@ -61,9 +66,7 @@ func (s *Sandboxes) List(ctx context.Context, o ListOptions) iter.Seq2[*Sandbox,
 				return
 			}
 			for _, rec := range list.Sandboxes {
-				sb := s.Handle(rec.ID)
-				sb.Sandbox = rec
-				if !yield(sb, nil) {
+				if !yield(s.adopt(rec), nil) {
 					return
 				}
 			}

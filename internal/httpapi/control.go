@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"io"
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/auth"
@@ -20,6 +21,25 @@ type Control interface {
 	Resume(ctx context.Context, who auth.Identity, id string) (api.Sandbox, error)
 	Lifecycle(ctx context.Context, who auth.Identity, id string) (api.Lifecycle, error)
 	SetLifecycle(ctx context.Context, who auth.Identity, id string, l api.Lifecycle) (api.Lifecycle, error)
+
+	Hibernate(ctx context.Context, who auth.Identity, id string) (api.Sandbox, error)
+	Wake(ctx context.Context, who auth.Identity, id string) (api.Sandbox, error)
+	// Use says that a request about a sandbox has begun, and done that it ended.
+	Use(id string) (done func())
+
+	Snapshot(ctx context.Context, who auth.Identity, id string, req api.CreateSnapshot) (api.Snapshot, error)
+	Snapshots(ctx context.Context, who auth.Identity, q control.SnapshotQuery) (api.SnapshotList, error)
+	GetSnapshot(ctx context.Context, who auth.Identity, idOrName string) (api.Snapshot, error)
+	DeleteSnapshot(ctx context.Context, who auth.Identity, idOrName string) error
+	ExportSnapshot(ctx context.Context, who auth.Identity, idOrName string) (api.Snapshot, io.ReadCloser, error)
+	ImportSnapshot(ctx context.Context, who auth.Identity, name string, file io.Reader) (api.Snapshot, error)
+
+	Checkpoint(ctx context.Context, who auth.Identity, id string, req api.Checkpoint) (api.Snapshot, error)
+	Timeline(ctx context.Context, who auth.Identity, id string) (api.Timeline, error)
+	Restore(ctx context.Context, who auth.Identity, id string, req api.Restore) (api.Sandbox, error)
+	Fork(ctx context.Context, who auth.Identity, id string, req api.Fork) (api.ForkTree, error)
+	Promote(ctx context.Context, who auth.Identity, id string, req api.Promote) (api.Promoted, error)
+	Tree(ctx context.Context, who auth.Identity, id string) (api.Tree, error)
 
 	Guest(ctx context.Context, who auth.Identity, id string) (*guest.Client, error)
 	Exec(ctx context.Context, who auth.Identity, id string, req api.Exec) (api.ExecResult, error)

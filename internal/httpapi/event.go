@@ -68,7 +68,7 @@ func (a *API) getEvents(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	}
 	return raw(func(w http.ResponseWriter, r *http.Request) {
 		if !in.Follow {
-			writeJSON(w, events)
+			writeJSON(w, http.StatusOK, events)
 			return
 		}
 		a.followEvents(ctx, in.ID, events, last, w, r)
@@ -76,18 +76,19 @@ func (a *API) getEvents(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 }
 
 func (a *API) followEvents(ctx context.Context, id string, first []api.Event, last int64, w http.ResponseWriter, r *http.Request) {
-	out := newEventStream(w, a.KeepAlive)
+	out := newEventStream(w)
 	emit := func(e api.Event) error { return out.send("ev", e.ID, e) }
-	err := out.open()
-	for _, e := range first {
-		if err == nil {
-			err = emit(e)
+	err := out.during(a.KeepAlive, func() error {
+		if err := out.open(); err != nil {
+			return err
 		}
-	}
-	if err == nil {
-		err = a.Control.FollowEvents(ctx, who(ctx), id, last, emit)
-	}
-	out.close()
+		for _, e := range first {
+			if err := emit(e); err != nil {
+				return err
+			}
+		}
+		return a.Control.FollowEvents(ctx, who(ctx), id, last, emit)
+	})
 	if err != nil {
 		a.endStream(out, w, r, err, func(e *api.Error) any { return e })
 	}

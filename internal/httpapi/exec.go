@@ -30,11 +30,12 @@ func (a *API) exec(ctx context.Context, in *execInput) (*execOutput, error) {
 func (a *API) execStream(ctx context.Context, in *execInput) (*huma.StreamResponse, error) {
 	return raw(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		out := newEventStream(w, a.KeepAlive)
-		err := a.Control.ExecStream(ctx, who(ctx), in.ID, in.Body, func(e api.ExecEvent) error {
-			return out.send(e.Type, 0, e)
+		out := newEventStream(w)
+		err := out.during(a.KeepAlive, func() error {
+			return a.Control.ExecStream(ctx, who(ctx), in.ID, in.Body, func(e api.ExecEvent) error {
+				return out.send(e.Type, 0, e)
+			})
 		})
-		out.close()
 		a.metrics.executed("stream", start, err)
 		if err != nil {
 			a.endStream(out, w, r, err, func(e *api.Error) any { return api.ExecEvent{Type: "error", Error: e} })

@@ -66,7 +66,7 @@ func (a *API) writeFile(_ context.Context, in *FilePath) (*huma.StreamResponse, 
 			a.fail(w, r, err)
 			return
 		}
-		writeJSON(w, info)
+		writeJSON(w, http.StatusOK, info)
 	}), nil
 }
 

@@ -42,12 +42,22 @@ type wire struct {
 	start   func(ctx context.Context, req api.Exec) (*guest.Process, error)
 	panics  bool
 
+	snapshot api.Snapshot
+	page     api.SnapshotList
+	timeline api.Timeline
+	tree     api.ForkTree
+	lineage  api.Tree
+	export   io.ReadCloser
+
 	mu     sync.Mutex
 	create api.CreateSandbox
 	exec   api.Exec
 	list   control.ListQuery
 	event  control.EventQuery
 	life   api.Lifecycle
+	got    any      // the request of the last of the other calls
+	uses   []string // sandboxes whose use began
+	using  int      // uses that have not ended
 }
 
 func (f *wire) note(fn func()) {
@@ -83,6 +93,71 @@ func (f *wire) Lifecycle(context.Context, auth.Identity, string) (api.Lifecycle,
 func (f *wire) SetLifecycle(_ context.Context, _ auth.Identity, _ string, l api.Lifecycle) (api.Lifecycle, error) {
 	f.note(func() { f.life = l })
 	return l, f.err
+}
+func (f *wire) Hibernate(context.Context, auth.Identity, string) (api.Sandbox, error) {
+	return f.sandbox, f.err
+}
+func (f *wire) Wake(context.Context, auth.Identity, string) (api.Sandbox, error) {
+	return f.sandbox, f.err
+}
+func (f *wire) Use(id string) func() {
+	f.note(func() { f.uses = append(f.uses, id); f.using++ })
+	return func() { f.note(func() { f.using-- }) }
+}
+func (f *wire) Snapshot(_ context.Context, _ auth.Identity, _ string, req api.CreateSnapshot) (api.Snapshot, error) {
+	f.note(func() { f.got = req })
+	return f.snapshot, f.err
+}
+func (f *wire) Snapshots(_ context.Context, _ auth.Identity, q control.SnapshotQuery) (api.SnapshotList, error) {
+	f.note(func() { f.got = q })
+	return f.page, f.err
+}
+func (f *wire) GetSnapshot(_ context.Context, _ auth.Identity, idOrName string) (api.Snapshot, error) {
+	f.note(func() { f.got = idOrName })
+	return f.snapshot, f.err
+}
+func (f *wire) DeleteSnapshot(_ context.Context, _ auth.Identity, idOrName string) error {
+	f.note(func() { f.got = idOrName })
+	return f.err
+}
+func (f *wire) ExportSnapshot(context.Context, auth.Identity, string) (api.Snapshot, io.ReadCloser, error) {
+	return f.snapshot, f.export, f.err
+}
+
+// ImportSnapshot counts the bytes of the file in the record.
+func (f *wire) ImportSnapshot(_ context.Context, _ auth.Identity, name string, file io.Reader) (api.Snapshot, error) {
+	if f.err != nil {
+		return api.Snapshot{}, f.err
+	}
+	n, err := io.Copy(io.Discard, file)
+	if err != nil {
+		return api.Snapshot{}, api.Wrap(api.CodeSnapshotCorrupt, err, "the file ends too early")
+	}
+	s := f.snapshot
+	s.Name, s.SizeBytes = name, n
+	return s, nil
+}
+func (f *wire) Checkpoint(_ context.Context, _ auth.Identity, _ string, req api.Checkpoint) (api.Snapshot, error) {
+	f.note(func() { f.got = req })
+	return f.snapshot, f.err
+}
+func (f *wire) Timeline(context.Context, auth.Identity, string) (api.Timeline, error) {
+	return f.timeline, f.err
+}
+func (f *wire) Restore(_ context.Context, _ auth.Identity, _ string, req api.Restore) (api.Sandbox, error) {
+	f.note(func() { f.got = req })
+	return f.sandbox, f.err
+}
+func (f *wire) Fork(_ context.Context, _ auth.Identity, _ string, req api.Fork) (api.ForkTree, error) {
+	f.note(func() { f.got = req })
+	return f.tree, f.err
+}
+func (f *wire) Promote(_ context.Context, _ auth.Identity, _ string, req api.Promote) (api.Promoted, error) {
+	f.note(func() { f.got = req })
+	return api.Promoted{Sandbox: f.sandbox}, f.err
+}
+func (f *wire) Tree(context.Context, auth.Identity, string) (api.Tree, error) {
+	return f.lineage, f.err
 }
 func (f *wire) Guest(context.Context, auth.Identity, string) (*guest.Client, error) {
 	return f.client, f.err

@@ -19,20 +19,11 @@ func (a *API) getLifecycle(ctx context.Context, in *SandboxPath) (*lifecycleOutp
 	return lifecycleAnswer(a.Control.Lifecycle(ctx, who(ctx), in.ID))
 }
 
-// lifecyclePatch is api.Lifecycle as clients may send it.
-type lifecyclePatch struct {
-	api.Lifecycle
-	IdleSeconds *int `json:"idle_seconds,omitempty" minimum:"0" doc:"Sleep after this long without a request; only 0 (never) is possible yet"`
-}
-
 type lifecycleInput struct {
 	SandboxPath
-	Body lifecyclePatch
+	Body api.Lifecycle
 }
 
 func (a *API) setLifecycle(ctx context.Context, in *lifecycleInput) (*lifecycleOutput, error) {
-	if in.Body.IdleSeconds != nil && *in.Body.IdleSeconds != 0 {
-		return nil, api.Errorf(api.CodeUnsupported, "idle_seconds is not supported yet").With("field", "idle_seconds")
-	}
-	return lifecycleAnswer(a.Control.SetLifecycle(ctx, who(ctx), in.ID, in.Body.Lifecycle))
+	return lifecycleAnswer(a.Control.SetLifecycle(ctx, who(ctx), in.ID, in.Body))
 }

@@ -15,8 +15,8 @@ const labelPrefix = "metadata."
 
 type listInput struct {
 	Metadata []string     `query:"metadata,explode" doc:"Label as key:value (may repeat), or a JSON object of labels"`
-	State    []api.Status `query:"state" enum:"creating,running,paused,deleting,failed" doc:"States, separated by commas"`
-	Status   []api.Status `query:"status" enum:"creating,running,paused,deleting,failed" doc:"The same as state"`
+	State    []api.Status `query:"state" enum:"creating,running,paused,hibernated,deleting,failed" doc:"States, separated by commas"`
+	Status   []api.Status `query:"status" enum:"creating,running,paused,hibernated,deleting,failed" doc:"The same as state"`
 	Template string       `query:"template" doc:"Template name"`
 	Limit    int          `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Sandboxes in a page"`
 	Page     string       `query:"page" maxLength:"512" doc:"next_page of the page before"`

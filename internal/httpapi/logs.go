@@ -57,15 +57,17 @@ func (a *API) sendLogs(lines *guest.LogStream, w http.ResponseWriter, r *http.Re
 }
 
 func (a *API) followLogs(lines *guest.LogStream, w http.ResponseWriter, r *http.Request) {
-	out := newEventStream(w, a.KeepAlive)
-	err := out.open()
-	for err == nil {
-		var line api.LogLine
-		if line, err = lines.Recv(); err == nil {
-			err = out.send("log", 0, line)
+	out := newEventStream(w)
+	err := out.during(a.KeepAlive, func() error {
+		err := out.open()
+		for err == nil {
+			var line api.LogLine
+			if line, err = lines.Recv(); err == nil {
+				err = out.send("log", 0, line)
+			}
 		}
-	}
-	out.close()
+		return err
+	})
 	if !errors.Is(err, io.EOF) {
 		a.endStream(out, w, r, err, func(e *api.Error) any { return e })
 	}

@@ -21,6 +21,7 @@ type metrics struct {
 	failures *prometheus.CounterVec
 	boot     *prometheus.HistogramVec
 	steps    *prometheus.HistogramVec
+	pauses   *prometheus.HistogramVec
 	execs    *prometheus.CounterVec
 	execTime prometheus.Histogram
 }
@@ -35,14 +36,17 @@ func newMetrics(reg *prometheus.Registry) *metrics {
 			Name: "pandastack_sandbox_creates_total", Help: "Sandboxes created, by boot mode.",
 		}, []string{"boot_mode"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pandastack_sandbox_create_failures_total", Help: "Creates that failed, by error code.",
+			Name: "pandastack_sandbox_create_failures_total", Help: "Creates and forks that failed, by error code.",
 		}, []string{"code"}),
 		boot: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "pandastack_sandbox_boot_milliseconds", Help: "From the host taking a create to the guest answering.", Buckets: ms,
+			Name: "pandastack_sandbox_boot_milliseconds", Help: "From the host taking a create, fork, wake or rollback to the guest answering.", Buckets: ms,
 		}, []string{"boot_mode"}),
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "pandastack_sandbox_boot_step_milliseconds", Help: "Each step of a create.", Buckets: ms,
-		}, []string{"step"}),
+			Name: "pandastack_sandbox_boot_step_milliseconds", Help: "Each step of a start.", Buckets: ms,
+		}, []string{"boot_mode", "step"}),
+		pauses: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "pandastack_snapshot_pause_milliseconds", Help: "How long a sandbox stood still to be captured.", Buckets: ms,
+		}, []string{"kind"}),
 		execs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pandastack_execs_total", Help: "Commands run, by call and outcome.",
 		}, []string{"call", "outcome"}),
@@ -51,7 +55,7 @@ func newMetrics(reg *prometheus.Registry) *metrics {
 			Buckets: []float64{.002, .004, .006, .008, .012, .02, .05, .1, .5, 1, 5, 30, 120, 600, 3600},
 		}),
 	}
-	reg.MustRegister(m.requests, m.creates, m.failures, m.boot, m.steps, m.execs, m.execTime)
+	reg.MustRegister(m.requests, m.creates, m.failures, m.boot, m.steps, m.pauses, m.execs, m.execTime)
 	return m
 }
 
@@ -70,10 +74,24 @@ func (m *metrics) created(s api.Sandbox, err error) {
 		return
 	}
 	m.creates.WithLabelValues(string(s.BootMode)).Inc()
-	m.boot.WithLabelValues(string(s.BootMode)).Observe(s.BootMS)
+	m.started(s)
+}
+
+// started notes how long a sandbox took to come to life, created or not.
+func (m *metrics) started(s api.Sandbox) {
+	mode := string(s.BootMode)
+	m.boot.WithLabelValues(mode).Observe(s.BootMS)
 	for _, st := range s.BootSteps {
-		m.steps.WithLabelValues(st.Name).Observe(st.MS)
+		m.steps.WithLabelValues(mode, st.Name).Observe(st.MS)
 	}
+}
+
+// Woken notes a start that no request asked for by name: the wake of a
+// hibernated sandbox, whichever request caused it.
+func (a *API) Woken(s api.Sandbox) { a.metrics.started(s) }
+
+func (m *metrics) captured(s api.Snapshot) {
+	m.pauses.WithLabelValues(string(s.Kind)).Observe(s.PauseMS)
 }
 
 func (m *metrics) executed(call string, start time.Time, err error) {

@@ -103,6 +103,9 @@ func (a *API) logRequest(r *http.Request, req *request, out *recorder, took time
 	if id := r.PathValue("id"); id != "" {
 		attrs = append(attrs, slog.String("sandbox_id", id))
 	}
+	if id := r.PathValue("snapshot"); id != "" {
+		attrs = append(attrs, slog.String("snapshot", clip(id)))
+	}
 	if req.err != nil {
 		attrs = append(attrs, slog.String("error", req.err.Error()))
 	}

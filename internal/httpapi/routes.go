@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -31,6 +32,8 @@ func typed[I, O any](h func(context.Context, *I) (*O, error)) registrar {
 const (
 	sandboxes = "/v1/sandboxes"
 	sandbox   = sandboxes + "/{id}"
+	snapshots = "/v1/snapshots"
+	snapshot  = snapshots + "/{snapshot}"
 )
 
 // routes is the whole API: one row an operation.
@@ -58,9 +61,29 @@ func (a *API) routes() []route {
 		{post, sandbox + "/resume", anyKey, "resumeSandbox", "sandboxes", "Let a paused sandbox go on", typed(a.resumeSandbox), nil},
 		{get, sandbox + "/lifecycle", anyKey, "getLifecycle", "sandboxes", "How long a sandbox lives", typed(a.getLifecycle), nil},
 		{patch, sandbox + "/lifecycle", anyKey, "setLifecycle", "sandboxes", "Change how long a sandbox lives", typed(a.setLifecycle), nil},
+		{post, sandbox + "/hibernate", anyKey, "hibernateSandbox", "sandboxes", "Put a sandbox to sleep on disk", typed(a.hibernate), docHibernate},
+		{post, sandbox + "/wake", anyKey, "wakeSandbox", "sandboxes", "Wake a hibernated sandbox", typed(a.wake), nil},
 		{get, sandbox + "/metrics", anyKey, "getMetrics", "sandboxes", "What a sandbox uses now", typed(a.getMetrics), nil},
 		{get, sandbox + "/logs", anyKey, "getLogs", "sandboxes", "Output of a sandbox's processes", typed(a.getLogs), docLogs},
 		{get, sandbox + "/events", anyKey, "getEvents", "sandboxes", "What happened to a sandbox", typed(a.getEvents), docEvents},
+
+		{post, sandbox + "/snapshots", anyKey, "createSnapshot", "snapshots", "Take a snapshot of a sandbox", typed(a.createSnapshot), docCreateSnapshot},
+		{post, sandbox + "/snapshot", anyKey, "snapshotSandbox", "snapshots", "Take a snapshot of a sandbox", typed(a.createSnapshot), docCreateSnapshot},
+		{get, sandbox + "/snapshots", anyKey, "listSandboxSnapshots", "snapshots", "List the snapshots of a sandbox", typed(a.listSandboxSnapshots), docListSnapshots},
+		{get, snapshots, anyKey, "listSnapshots", "snapshots", "List snapshots", typed(a.listSnapshots), docListSnapshots},
+		{post, snapshots + "/import", anyKey, "importSnapshot", "snapshots", "Make a snapshot of an exported file", typed(a.importSnapshot), docImport},
+		{get, snapshot, anyKey, "getSnapshot", "snapshots", "Get a snapshot", typed(a.getSnapshot), nil},
+		{del, snapshot, anyKey, "deleteSnapshot", "snapshots", "Delete a snapshot", typed(a.deleteSnapshot), docDeleteSnapshot},
+		{get, snapshot + "/export", anyKey, "exportSnapshot", "snapshots", "Read a snapshot as one file", typed(a.exportSnapshot), docExport},
+
+		{post, sandbox + "/fork", anyKey, "forkSandbox", "branches", "Fork a sandbox", typed(a.fork), docFork},
+		{post, sandbox + "/fork-tree", anyKey, "forkTree", "branches", "Fork a sandbox into several", typed(a.forkTree), docForkTree},
+		{post, sandbox + "/promote", anyKey, "promoteSandbox", "branches", "Choose one child of a fork", typed(a.promote), docPromote},
+		{get, sandbox + "/tree", anyKey, "getTree", "branches", "Lineage of a sandbox", typed(a.getTree), docTree},
+		{post, sandbox + "/checkpoint", anyKey, "createCheckpoint", "branches", "Note where a sandbox is on its timeline", typed(a.createCheckpoint), docCheckpoint},
+		{get, sandbox + "/checkpoints", anyKey, "listCheckpoints", "branches", "Timeline of a sandbox", typed(a.listCheckpoints), nil},
+		{del, sandbox + "/checkpoints/{checkpoint}", anyKey, "deleteCheckpoint", "branches", "Delete a checkpoint", typed(a.deleteCheckpoint), nil},
+		{post, sandbox + "/restore", anyKey, "restoreSandbox", "branches", "Take a sandbox back to a checkpoint", typed(a.restore), docRestore},
 
 		{post, sandbox + "/exec", anyKey, "exec", "exec", "Run a command and wait for it", typed(a.exec), docExec},
 		{post, sandbox + "/exec/stream", anyKey, "execStream", "exec", "Run a command and follow its output", typed(a.execStream), docExecStream},
@@ -95,13 +118,36 @@ func (a *API) register(r route) {
 	if r.permission != public {
 		op.Security = []map[string][]string{{"bearer": {}}, {"apiKey": {}}}
 	}
-	if r.id != "writeFile" { // the one body that is a stream of any length
+	if usesSandbox(r) {
+		op.Middlewares = append(op.Middlewares, a.use)
+	}
+	if r.id != "writeFile" && r.id != "importSnapshot" { // the bodies that are streams of any length
 		op.Middlewares = append(op.Middlewares, a.boundBody)
 	}
 	if r.more != nil {
 		r.more(&op)
 	}
 	r.handler(a.huma, op)
+}
+
+// usesSandbox reports whether a route is about a sandbox and a use of it. What
+// only reads what is written down about it is none, or who looks at it now and
+// then would keep it awake; and what ends its being awake is none either.
+func usesSandbox(r route) bool {
+	switch r.id {
+	case "getSandbox", "getEvents", "getMetrics", "getLifecycle", "getTree", "listSandboxSnapshots", "listCheckpoints",
+		"hibernateSandbox", "deleteSandbox":
+		return false
+	}
+	return r.path == sandbox || strings.HasPrefix(r.path, sandbox+"/")
+}
+
+// use keeps a sandbox from going to sleep until the handler has returned, also
+// that of a stream or a WebSocket.
+func (a *API) use(ctx huma.Context, next func(huma.Context)) {
+	done := a.Control.Use(ctx.Param("id"))
+	defer done()
+	next(ctx)
 }
 
 // noRoute answers requests that no route takes: 405 where the path exists for

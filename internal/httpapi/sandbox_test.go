@@ -23,6 +23,9 @@ func TestCreateShapes(t *testing.T) {
 			Template: "base", TTLSeconds: &ttl, Metadata: map[string]string{"a": "b"}, Persistent: true, Env: map[string]string{"X": "1"}},
 		`{"template":"base","from_snapshot":"snap-1","volumes":[{"name":"v","read_only":true}],"egress_mbps":10}`: {
 			Template: "base", FromSnapshot: "snap-1", Volumes: []api.VolumeMount{{Name: "v", ReadOnly: true}}, EgressMbps: 10},
+		`{"from_snapshot":"warm","idle_timeout_seconds":60,"idle":{"timeout_seconds":30,"ignore_traffic":true},"checkpoints":{"keep_last":5}}`: {
+			Template: "base", FromSnapshot: "warm", IdleTimeout: 60, Idle: &api.IdlePolicy{TimeoutSeconds: 30, IgnoreTraffic: true},
+			Checkpoints: &api.CheckpointPolicy{KeepLast: 5}},
 		`{"template":"base","ttl_seconds":null,"metadata":null}`: {Template: "base"},
 	} {
 		f := &wire{sandbox: api.Sandbox{ID: "k3v9x0q2m7c1b8n4t6zd", Status: api.StatusRunning, BootMode: api.BootRestore, BootMS: 12,
@@ -70,7 +73,8 @@ func TestListQuery(t *testing.T) {
 		"metadata=user:ann:x&metadata=" + url.QueryEscape(`{"job":"7"}`): {Limit: 100, Metadata: map[string]string{"user": "ann:x", "job": "7"}},
 		"state=running,paused&template=base&limit=1000&page=abc": {Limit: 1000, Template: "base", Page: "abc",
 			Status: []api.Status{api.StatusRunning, api.StatusPaused}},
-		"status=failed": {Limit: 100, Status: []api.Status{api.StatusFailed}},
+		"status=hibernated": {Limit: 100, Status: []api.Status{api.StatusHibernated}},
+		"status=failed":     {Limit: 100, Status: []api.Status{api.StatusFailed}},
 	} {
 		f := &wire{}
 		b := serve(t, f)
@@ -97,7 +101,8 @@ func TestSmallAnswers(t *testing.T) {
 		{"POST", box + "/pause", "", 200, `"id"`},
 		{"POST", box + "/resume", "", 200, `"id"`},
 		{"GET", box + "/metrics", "", 200, `"pid":7`},
-		{"PATCH", box + "/lifecycle", `{"ttl_seconds":60,"persistent":false,"idle_seconds":0}`, 200, `{"ttl_seconds":60,"persistent":false}`},
+		{"PATCH", box + "/lifecycle", `{"ttl_seconds":60,"persistent":false,"idle_seconds":30,"idle":{"timeout_seconds":30},"checkpoints":{"keep_last":3}}`, 200,
+			`{"ttl_seconds":60,"persistent":false,"idle_seconds":30,"idle":{"timeout_seconds":30},"checkpoints":{"keep_last":3}}`},
 		{"GET", "/v1/templates", "", 200, `"base"`},
 		{"GET", "/v1/templates/base", "", 200, `"base"`},
 		{"GET", "/healthz", "", 200, `{"status":"ok"}`},
@@ -129,11 +134,24 @@ func TestPrometheus(t *testing.T) {
 	b.read(b.do("POST", "/v1/sandboxes", `{}`))
 	b.read(b.do("POST", box+"/exec", `{"cmd":"true"}`))
 	b.read(b.do("GET", "/no/such"+box, ""))
+	f.tree.Children = []api.Sandbox{{BootMode: api.BootFork, BootMS: 30}, {BootMode: api.BootFork, BootMS: 50}}
+	b.read(b.do("POST", box+"/fork-tree", `{"count":2}`))
+	b.api.Woken(api.Sandbox{BootMode: api.BootWake, BootMS: 20, BootSteps: []api.Step{{Name: "restore", MS: 7}}})
+	f.sandbox = api.Sandbox{BootMode: api.BootRestore, BootMS: 10}
+	b.read(b.do("POST", box+"/restore", ""))
+	f.snapshot = api.Snapshot{Kind: api.KindCheckpoint, PauseMS: 9}
+	b.read(b.do("POST", box+"/checkpoint", ""))
 	page := b.read(b.do("GET", "/metrics", "", "Authorization", ""))
 	for _, want := range []string{
 		`pandastack_sandbox_creates_total{boot_mode="cold"} 1`,
 		`pandastack_sandbox_boot_milliseconds_count{boot_mode="cold"} 1`,
-		`pandastack_sandbox_boot_step_milliseconds_sum{step="init"} 4`,
+		`pandastack_sandbox_boot_step_milliseconds_sum{boot_mode="cold",step="init"} 4`,
+		`pandastack_sandbox_creates_total{boot_mode="fork"} 2`,
+		`pandastack_sandbox_boot_milliseconds_sum{boot_mode="fork"} 80`,
+		`pandastack_sandbox_boot_milliseconds_sum{boot_mode="wake"} 20`,
+		`pandastack_sandbox_boot_step_milliseconds_sum{boot_mode="wake",step="restore"} 7`,
+		`pandastack_sandbox_boot_milliseconds_sum{boot_mode="restore"} 10`,
+		`pandastack_snapshot_pause_milliseconds_sum{kind="checkpoint"} 9`,
 		`pandastack_execs_total{call="exec",outcome="ok"} 1`,
 		`pandastack_exec_seconds_count 1`,
 		`pandastack_http_requests_total{method="POST",route="/v1/sandboxes/{id}/exec",status="200"} 1`,
@@ -143,6 +161,9 @@ func TestPrometheus(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s in\n%s", want, page)
 		}
+	}
+	if strings.Contains(page, `creates_total{boot_mode="wake"}`) || strings.Contains(page, `creates_total{boot_mode="restore"}`) {
+		t.Error("what was there before counts as created")
 	}
 	if strings.Contains(page, "k3v9x0q2m7c1b8n4t6zd") {
 		t.Error("a sandbox id is in the metrics")

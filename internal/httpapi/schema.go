@@ -37,6 +37,8 @@ func humaConfig(version string) huma.Config {
 			},
 			Tags: []*huma.Tag{
 				{Name: "sandboxes", Description: "Isolated computers: their life and what they use."},
+				{Name: "snapshots", Description: "Sandboxes as they were at one moment, to start others from."},
+				{Name: "branches", Description: "Forks of a sandbox, and its own timeline."},
 				{Name: "exec", Description: "Commands in a sandbox."},
 				{Name: "files", Description: "The filesystem of a sandbox. Relative paths start in the user's home directory."},
 				{Name: "templates", Description: "What sandboxes start from."},
@@ -133,7 +135,8 @@ func docCreateToken(op *huma.Operation) {
 func docCreate(op *huma.Operation) {
 	op.DefaultStatus = http.StatusCreated
 	op.Description = "Answers when the sandbox runs and its guest has answered. An empty body takes every default. " +
-		"A create that comes while the template is still being made waits for it."
+		"A create that comes while the template is still being made waits for it. " +
+		"With `from_snapshot` it goes on from where that sandbox was, as a sandbox of its own."
 }
 
 func docList(op *huma.Operation) {
@@ -141,6 +144,68 @@ func docList(op *huma.Operation) {
 		"only sandboxes that carry all of these labels."
 	// The names of metadata.* are the caller's own; the input checks the rest.
 	op.RejectUnknownQueryParameters = false
+}
+
+func docCreateSnapshot(op *huma.Operation) {
+	op.DefaultStatus = http.StatusCreated
+	op.Description = "Keeps memory, processes and files while the sandbox goes on; with `memory` false, files only. An empty body takes every default. " +
+		"Answers when it is safely stored."
+}
+
+func docListSnapshots(op *huma.Operation) { op.Description = "Newest first." }
+
+func docDeleteSnapshot(op *huma.Operation) {
+	op.Description = "Sandboxes that were made from it go on."
+}
+
+func docExport(op *huma.Operation) {
+	op.Description = "The snapshot with all it needs as one file, streamed. A transfer that breaks off is not whole."
+	content(op, "200", "application/octet-stream", binary(), "OK")
+	errorAnswer(op, "default", "Error")
+}
+
+func docImport(op *huma.Operation) {
+	op.DefaultStatus = http.StatusCreated
+	op.Description = "The body is a file that export gave, here or on another server, of any length. It is checked before the snapshot exists."
+	content(op, "201", "application/json", ref("Snapshot"), "Created")
+	op.RequestBody = &huma.RequestBody{
+		Description: "The bytes of the file",
+		Required:    true,
+		Content:     map[string]*huma.MediaType{"application/octet-stream": {Schema: binary()}},
+	}
+}
+
+func docFork(op *huma.Operation) {
+	op.DefaultStatus = http.StatusCreated
+	op.Description = "The child goes on from where its parent is, with an identity of its own; the parent goes on as well. " +
+		"An empty body takes every default. Answers the child's record, or with `count` above 1 a ForkTree."
+	content(op, "201", "application/json", &huma.Schema{OneOf: []*huma.Schema{ref("Sandbox"), ref("ForkTree")}}, "Created")
+}
+
+func docForkTree(op *huma.Operation) {
+	op.DefaultStatus = http.StatusCreated
+	op.Description = "One capture, `count` children: all of them, or none. Always answers a ForkTree."
+}
+
+func docPromote(op *huma.Operation) {
+	op.Description = "Marks the child of a fork to go on with. With `cleanup_siblings` the others are deleted."
+}
+
+func docTree(op *huma.Operation) {
+	op.Description = "All that descends from the sandbox's oldest ancestor, parents before children, also what is gone."
+}
+
+func docHibernate(op *huma.Operation) {
+	op.Description = "Its state is on disk and its memory is free when this answers. Any request that needs the sandbox wakes it."
+}
+
+func docCheckpoint(op *huma.Operation) {
+	op.DefaultStatus = http.StatusCreated
+	op.Description = "Cheap enough to take one before every step of work. It goes with its sandbox. An empty body takes every default."
+}
+
+func docRestore(op *huma.Operation) {
+	op.Description = "The sandbox keeps its id and address. If it fails the sandbox is as before. An empty body means the newest checkpoint."
 }
 
 func docLogs(op *huma.Operation) {

@@ -22,18 +22,17 @@ type eventStream struct {
 	done   sync.WaitGroup
 }
 
-// newEventStream makes a stream that sends a comment after every pause of
-// keepAlive. It must be closed.
-func newEventStream(w http.ResponseWriter, keepAlive time.Duration) *eventStream {
-	s := &eventStream{w: w, rc: http.NewResponseController(w), stop: make(chan struct{})}
-	s.done.Go(func() { s.keepAlive(keepAlive) })
-	return s
+func newEventStream(w http.ResponseWriter) *eventStream {
+	return &eventStream{w: w, rc: http.NewResponseController(w), stop: make(chan struct{})}
 }
 
-// close ends the keep-alive comments and waits for the last.
-func (s *eventStream) close() {
-	close(s.stop)
-	s.done.Wait()
+// during sends a comment after every pause of keepAlive while the source of the
+// events runs, and none once it has ended or panicked.
+func (s *eventStream) during(keepAlive time.Duration, source func() error) error {
+	s.done.Go(func() { s.keepAlive(keepAlive) })
+	defer s.done.Wait()
+	defer close(s.stop)
+	return source()
 }
 
 // open begins the answer without an event.
