@@ -95,7 +95,7 @@ virt=novirt
 if grep -qE '^flags.* (vmx|svm)( |$)' /proc/cpuinfo; then virt=virt; fi
 name=$(date -u +%F)-$(nproc)core-$(go env GOARCH)-linux$(uname -r | cut -d. -f1,2)-$virt
 
-bin/pandastack bench --n "${BENCH_N:-100}" --density "${BENCH_DENSITY:-100}" --server-start 20 \
+bin/pandastack bench --count "${BENCH_N:-100}" --density "${BENCH_DENSITY:-100}" --server-start 20 \
   --neighbours --runsc "$runsc" --image "$image" --json "$work/report.json" | tee "$work/report.txt"
 
 mkdir -p "$results"

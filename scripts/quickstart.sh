@@ -67,7 +67,7 @@ say "How it came up"
 run "$pandastack" sandbox get "$id"
 
 say "Create to first output, measured"
-"$pandastack" bench --scenario tti --n 10 2>/dev/null | sed -n '4,6p'
+"$pandastack" bench --scenario sequential --count 10 2>/dev/null | sed -n '4,6p'
 
 say "Gone again"
 run "$pandastack" sandbox delete "$id"

@@ -1,70 +1,72 @@
 // Package bench measures a PandaStack server through its public API, and what
 // stands beside it on the same machine. It prints tables and writes JSON; it
-// never judges.
+// never judges: aims are printed beside the figures, and a run that is slow
+// succeeds.
+//
+// A scenario is measured in rounds. With a second server the rounds of both take
+// turns, so that what else the machine or the network does meanwhile falls on
+// both alike. All that a run makes carries a label of that run, and is deleted
+// when the scenario or the run ends, also when the run is interrupted; after a
+// SIGKILL sandboxes go by their time to live and snapshots stay, under names that
+// begin with "bench-".
 package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"math"
 	"slices"
-	"text/tabwriter"
 	"time"
 
+	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/client"
 )
 
-// Result is one measured quantity.
-type Result struct {
-	Scenario string             `json:"scenario"`
-	What     string             `json:"what"`
-	Unit     string             `json:"unit"` // ms, MB, 1/s
-	N        int                `json:"n"`
-	Errors   int                `json:"errors,omitempty"`
-	FirstErr string             `json:"first_error,omitempty"`
-	P50      float64            `json:"p50"`
-	P90      float64            `json:"p90"`
-	P99      float64            `json:"p99"`
-	Min      float64            `json:"min"`
-	Max      float64            `json:"max"`
-	Steps    map[string]float64 `json:"steps_p50,omitempty"` // milliseconds by step of the host's create path
+// Options choose what to measure and where.
+type Options struct {
+	Client    *client.Client
+	Compare   *client.Client // a second server to measure beside it; nil for none
+	Template  string
+	Count     int      // samples of each latency; costly scenarios take fewer
+	Density   int      // sandboxes at once
+	Scenarios []string // empty: all
+	// Progress is told what is measured and how much of the run is done, of 1.
+	Progress func(step string, fraction float64)
 }
 
 // Report is what a run writes.
 type Report struct {
-	Time    time.Time `json:"time"`
-	Server  string    `json:"server"`
-	Runtime string    `json:"runtime,omitempty"`
-	Machine Machine   `json:"machine"`
-	Results []Result  `json:"results"`
+	Time time.Time `json:"time"`
+	Side
+	Machine Machine `json:"machine"` // from which it was measured
+	Compare *Side   `json:"compare,omitempty"`
 }
 
-// Options choose what to measure.
-type Options struct {
-	Client    *client.Client
-	Template  string
-	N         int      // samples of each latency
-	Density   int      // sandboxes at once
-	Scenarios []string // empty: all
-	Progress  io.Writer
+// Side is one server and its figures.
+type Side struct {
+	Address string   `json:"address,omitempty"`
+	Server  string   `json:"server"`
+	Runtime string   `json:"runtime,omitempty"`
+	Results []Result `json:"results"`
 }
 
-// scenario measures something through the API.
-type scenario struct {
-	name, about string
-	run         func(*runner, context.Context) error
-}
-
+// scenarios is everything that can be measured, in the order of a run.
 func scenarios() []scenario {
 	return []scenario{
-		{"tti", "create to the first command's output, one after another", (*runner).ttiOf},
-		{"exec", "a command in a sandbox that is warm", (*runner).execOf},
-		{"rate", "creates at 20 a second for 10 seconds", (*runner).rateOf},
-		{"burst", "all creates at once, until the last has answered", (*runner).burstOf},
-		{"files", "file up and down, 16 MiB", (*runner).filesOf},
-		{"density", "many sandboxes at once, all answering, and their memory", (*runner).densityOf},
+		{"sequential", "create to first output, one after another", openSequential},
+		{"staggered", "the same, started 200 ms apart", openStaggered},
+		{"burst", "the same, all at once", openBurst},
+		{"rate", "the same, 20 a second for 10 seconds", openRate},
+		{"exec", "a command in a sandbox that is warm", openExec},
+		{"files", "file up and down, 16 MiB", openFiles},
+		{"fork", "fork an idle Python process, to first output in the child", openFork},
+		{"fork-pause", "how long parents of 5 and 64 MB stand still for a fork, seen from inside", openForkPause},
+		{"fork-tree", "fork 10 children at once, until all answer", openForkTree},
+		{"hibernate", "put 64 MB of changed memory to sleep, and wake it", openHibernate},
+		{"wake", "a command in a hibernated sandbox, which wakes it", openWake},
+		{"restore", "create from a snapshot of 256 MB, to first output", openRestore},
+		{"rollback", "checkpoint, and roll back in place", openRollback},
+		{"stored", "what a child that changed 3 MB adds to the store", openStored},
+		{"density", "many sandboxes at once, all answering, and their memory", openDensity},
 	}
 }
 
@@ -77,128 +79,65 @@ func Names() [][2]string {
 	return out
 }
 
-type runner struct {
-	Options
-	results []Result
-}
-
 // Run measures and reports. A scenario that fails is in the report with its
 // error; the others go on.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	v, err := o.Client.Version(ctx)
+	report := &Report{Time: time.Now().UTC(), Machine: ThisMachine()} // before the load that this makes
+	first, err := meet(ctx, &o, o.Client)
 	if err != nil {
 		return nil, err
 	}
-	machine := ThisMachine() // before the load that this makes
-	r := &runner{Options: o}
-	for _, s := range scenarios() {
-		if len(o.Scenarios) > 0 && !slices.Contains(o.Scenarios, s.name) {
-			continue
+	targets := []*target{first}
+	if o.Compare != nil {
+		second, err := meet(ctx, &o, o.Compare)
+		if err != nil {
+			return nil, err
 		}
-		fmt.Fprintf(o.Progress, "bench: %s (%s)\n", s.name, s.about)
-		if err := s.run(r, ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
+		targets = append(targets, second)
+		report.Compare = &second.side
+	}
+	err = measureAll(ctx, &o, targets)
+	report.Side = first.side
+	return report, err
+}
+
+// measureAll runs the scenarios that were chosen.
+func measureAll(ctx context.Context, o *Options, targets []*target) error {
+	chosen := slices.DeleteFunc(scenarios(), func(s scenario) bool {
+		return len(o.Scenarios) > 0 && !slices.Contains(o.Scenarios, s.name)
+	})
+	for i, s := range chosen {
+		progress := func(part float64) {
+			o.Progress(s.name+": "+s.about, (float64(i)+part)/float64(len(chosen)))
+		}
+		measure(ctx, s, targets, progress)
+		if ctx.Err() != nil {
+			o.Progress("interrupted; deleting what was made", 1)
+		}
+		for _, t := range targets {
+			if err := t.cleanUp(ctx); err != nil {
+				return err
 			}
-			r.results = append(r.results, Result{Scenario: s.name, What: "failed", Errors: 1, FirstErr: err.Error()})
 		}
-	}
-	return &Report{Time: time.Now().UTC(), Server: v.Version, Runtime: v.Runtime, Machine: machine, Results: r.results}, nil
-}
-
-// samples collects one quantity.
-type samples struct {
-	values []float64
-	errors int
-	first  error
-	steps  map[string][]float64
-}
-
-func (s *samples) add(v float64) { s.values = append(s.values, v) }
-
-func (s *samples) fail(err error) {
-	if s.errors++; s.first == nil {
-		s.first = err
-	}
-}
-
-func (s *samples) step(name string, ms float64) {
-	if s.steps == nil {
-		s.steps = map[string][]float64{}
-	}
-	s.steps[name] = append(s.steps[name], ms)
-}
-
-// result summarises. Percentiles are of the values as sorted: the p99 of 100
-// values is the 99th.
-func (s *samples) result(scenario, what, unit string) Result {
-	r := Result{Scenario: scenario, What: what, Unit: unit, N: len(s.values), Errors: s.errors}
-	if s.first != nil {
-		r.FirstErr = s.first.Error()
-	}
-	if len(s.values) == 0 {
-		return r
-	}
-	slices.Sort(s.values)
-	r.P50, r.P90, r.P99 = percentile(s.values, 50), percentile(s.values, 90), percentile(s.values, 99)
-	r.Min, r.Max = round(s.values[0]), round(s.values[len(s.values)-1])
-	for name, v := range s.steps {
-		if r.Steps == nil {
-			r.Steps = map[string]float64{}
-		}
-		slices.Sort(v)
-		r.Steps[name] = percentile(v, 50)
-	}
-	return r
-}
-
-func percentile(sorted []float64, p float64) float64 {
-	i := int(math.Ceil(p/100*float64(len(sorted)))) - 1
-	return round(sorted[max(i, 0)])
-}
-
-func round(v float64) float64 { return math.Round(v*100) / 100 }
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// Table writes the report for people.
-func (r *Report) Table(w io.Writer) error {
-	fmt.Fprintf(w, "server %s, %s\n%s\n\n", r.Server, r.Runtime, r.Machine)
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "scenario\twhat\tn\tp50\tp90\tp99\tmin\tmax\tunit\t")
-	for _, x := range r.Results {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t\n", x.Scenario, x.What, x.N, x.P50, x.P90, x.P99, x.Min, x.Max, x.Unit)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for _, x := range r.Results {
-		if x.Errors > 0 {
-			fmt.Fprintf(w, "%s/%s: %d errors, the first: %s\n", x.Scenario, x.What, x.Errors, x.FirstErr)
-		}
-		if len(x.Steps) > 0 {
-			fmt.Fprintf(w, "%s/%s by step, p50 ms: %s\n", x.Scenario, x.What, stepLine(x.Steps))
+		if !pause(ctx, settle) {
+			return ctx.Err()
 		}
 	}
 	return nil
 }
 
-func stepLine(steps map[string]float64) string {
-	names := make([]string, 0, len(steps))
-	for n := range steps {
-		names = append(names, n)
-	}
-	slices.SortFunc(names, func(a, b string) int { return int(math.Copysign(1, steps[b]-steps[a])) })
-	line := ""
-	for _, n := range names {
-		line += fmt.Sprintf("%s %.2f  ", n, steps[n])
-	}
-	return line
-}
+// settle is the rest between two scenarios, in which a server ends what the
+// deletes before it left to do.
+const settle = time.Second
 
-// JSON writes the report for programs.
-func (r *Report) JSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
+// meet asks a server who it is.
+func meet(ctx context.Context, o *Options, c *client.Client) (*target, error) {
+	v, err := c.Version(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("bench: %s: %w", c.BaseURL(), err)
+	}
+	return &target{
+		Client: c, options: o, run: api.NewID(),
+		side: Side{Address: c.BaseURL(), Server: v.Version, Runtime: v.Runtime},
+	}, nil
 }

@@ -11,5 +11,8 @@ type NeighbourOptions struct {
 	Progress io.Writer // nil: silent
 }
 
+// neighbourScenario is the Scenario of what stands beside.
+const neighbourScenario = "neighbour"
+
 // warmUps are the samples that do not count: they fill the page cache.
 const warmUps = 2

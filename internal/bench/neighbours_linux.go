@@ -79,7 +79,7 @@ func measureNeighbours(ctx context.Context, o NeighbourOptions, all []*neighbour
 	}
 	var results []Result
 	for _, n := range all {
-		results = append(results, n.took.result("neighbour", n.what, "ms"))
+		results = append(results, n.took.result(neighbourScenario, n.what, "ms"))
 	}
 	return results, nil
 }

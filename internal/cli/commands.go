@@ -11,6 +11,7 @@ func commands(a *app) []*cobra.Command {
 		newServer(a),
 		newDoctor(a),
 		newSandbox(a),
+		newSnapshot(a),
 		newTemplate(a),
 		newToken(a),
 		newImage(a),

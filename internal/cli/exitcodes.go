@@ -33,7 +33,7 @@ var exitCodes = []struct {
 	{exitOK, "it worked"},
 	{exitFailure, "it failed"},
 	{exitUsage, "the command line is wrong"},
-	{exitNotFound, "a sandbox, file, template or key that was named does not exist"},
+	{exitNotFound, "a sandbox, snapshot, file, template or key that was named does not exist"},
 	{exitAuth, "the key is missing, wrong or revoked, or may not do this"},
 	{exitUnreachable, "no PandaStack server answers at the address"},
 	{exitTimeout, "it did not end in the time allowed"},

@@ -40,6 +40,9 @@ func (d *duration) fromSeconds(n float64, s string) error {
 	return nil
 }
 
+// seconds is the length in whole seconds, rounded up: what is not zero stays so.
+func (d *duration) seconds() int { return int((d.Duration + time.Second - 1) / time.Second) }
+
 // Type implements pflag.Value.
 func (d *duration) Type() string { return "duration" }
 

@@ -31,7 +31,10 @@ func (a *app) newProgress() *progress {
 
 // show draws the state: a step in words, and a fraction of 1 that is done, or
 // less than 0 when that is not known.
-func (p *progress) show(step string, fraction float64) {
+func (p *progress) show(step string, fraction float64) { p.draw(step, step, fraction) }
+
+// draw is show with a text that may change within a step.
+func (p *progress) draw(step, text string, fraction float64) {
 	if p == nil {
 		return
 	}
@@ -47,15 +50,15 @@ func (p *progress) show(step string, fraction float64) {
 	p.step, p.drawn = step, time.Now()
 	switch {
 	case !p.terminal && fraction < 0:
-		fmt.Fprintf(p.w, "%s\n", printable(step))
+		fmt.Fprintf(p.w, "%s\n", printable(text))
 	case !p.terminal:
-		fmt.Fprintf(p.w, "%3.0f%% %s\n", 100*fraction, printable(step))
+		fmt.Fprintf(p.w, "%3.0f%% %s\n", 100*fraction, printable(text))
 	case fraction < 0:
-		fmt.Fprintf(p.w, "\r\x1b[K%s", clip(printable(step)))
+		fmt.Fprintf(p.w, "\r\x1b[K%s", clip(printable(text)))
 	default:
 		full := min(barWidth, int(fraction*barWidth))
 		bar := strings.Repeat("#", full) + strings.Repeat("-", barWidth-full)
-		fmt.Fprintf(p.w, "\r\x1b[K[%s] %3.0f%% %s", bar, 100*fraction, clip(printable(step)))
+		fmt.Fprintf(p.w, "\r\x1b[K[%s] %3.0f%% %s", bar, 100*fraction, clip(printable(text)))
 	}
 }
 
@@ -98,10 +101,38 @@ type progressReader struct {
 func (r *progressReader) Read(b []byte) (int, error) {
 	n, err := r.r.Read(b)
 	r.read += int64(n)
-	if r.total > 0 {
-		r.p.show(r.name, float64(r.read)/float64(r.total))
-	} else {
-		r.p.show(r.name+" "+bytesText(r.read), -1)
-	}
+	r.p.bytes(r.name, r.read, r.total)
 	return n, err
+}
+
+// writer counts what is written to w, as reader does.
+func (p *progress) writer(w io.Writer, name string, total int64) io.Writer {
+	if p == nil || !p.terminal {
+		return w
+	}
+	return &progressWriter{w: w, p: p, name: name, total: total}
+}
+
+type progressWriter struct {
+	w              io.Writer
+	p              *progress
+	name           string
+	written, total int64
+}
+
+func (w *progressWriter) Write(b []byte) (int, error) {
+	n, err := w.w.Write(b)
+	w.written += int64(n)
+	w.p.bytes(w.name, w.written, w.total)
+	return n, err
+}
+
+// bytes shows how many of total bytes are done. Of a total that turns out too
+// small, as an estimate may, no part can be told.
+func (p *progress) bytes(name string, n, total int64) {
+	if total > 0 && n <= total {
+		p.show(name, float64(n)/float64(total))
+		return
+	}
+	p.draw(name, name+" "+bytesText(n), -1)
 }

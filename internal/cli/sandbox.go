@@ -21,7 +21,10 @@ func newSandbox(a *app) *cobra.Command {
 	cmd.AddCommand(
 		newSandboxCreate(a), newSandboxList(a), newSandboxGet(a), newSandboxExec(a),
 		newSandboxCp(a), newSandboxLogs(a), newSandboxEvents(a), newSandboxMetrics(a),
-		newSandboxPause(a), newSandboxResume(a), newSandboxSetTTL(a), newSandboxDelete(a),
+		newSandboxPause(a), newSandboxResume(a), newSandboxHibernate(a), newSandboxWake(a),
+		newSandboxSetIdle(a), newSandboxSetTTL(a), newSandboxSnapshot(a), newSandboxFork(a),
+		newSandboxTree(a), newSandboxPromote(a), newSandboxCheckpoint(a), newSandboxCheckpoints(a),
+		newSandboxRestore(a), newSandboxDelete(a),
 	)
 	return cmd
 }
@@ -53,6 +56,15 @@ func (a *app) showSandbox(s api.Sandbox) error {
 	if s.BootMode != "" {
 		f.add("boot", fmt.Sprintf("%s in %.1f ms", s.BootMode, s.BootMS))
 	}
+	for _, step := range s.BootSteps {
+		f.add("boot "+step.Name, fmt.Sprintf("%.1f ms", step.MS))
+	}
+	f.add("parent", s.ParentID)
+	f.add("tree", s.TreeID)
+	f.add("snapshot", s.SnapshotID)
+	if s.Idle != nil {
+		f.add("idle", idleText(*s.Idle))
+	}
 	f.add("created", s.CreatedAt.UTC().Format(time.RFC3339))
 	f.add("expires", expires(s))
 	for _, k := range sortedKeys(s.Metadata) {
@@ -74,17 +86,21 @@ func expires(s api.Sandbox) string {
 	return s.ExpiresAt.UTC().Format(time.RFC3339)
 }
 
-// each does something to every sandbox named, and goes on after a failure. It
-// prints the id of each that worked, and gives the first error.
+// each does something to every sandbox named, as eachNamed does.
 func (a *app) each(ctx context.Context, ids []string, do func(*client.Sandbox) error) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
+	return a.eachNamed(ctx, ids, func(id string) error { return do(c.Sandboxes.Handle(id)) })
+}
+
+// eachNamed does something to everything named, and goes on after a failure. It
+// prints the id of each that worked, and gives the first error.
+func (a *app) eachNamed(ctx context.Context, ids []string, do func(id string) error) error {
 	var first error
 	for _, id := range ids {
-		sb := c.Sandboxes.Handle(id)
-		err := do(sb)
+		err := do(id)
 		if err == nil && a.output == "json" {
 			err = a.printJSONLine(map[string]string{"id": id})
 		} else if err == nil {

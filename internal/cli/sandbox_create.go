@@ -21,6 +21,7 @@ type createOptions struct {
 	env        []string
 	metadata   []string
 	snapshot   string
+	idle       duration
 }
 
 func newSandboxCreate(a *app) *cobra.Command {
@@ -31,9 +32,14 @@ func newSandboxCreate(a *app) *cobra.Command {
 		Long: `Start a sandbox and print its id.
 
 It returns when commands can run in it. Unless --persistent is given the sandbox
-is deleted when its time to live has run out.`,
+is deleted when its time to live has run out. With --idle-timeout it goes to
+sleep when nothing has used it for that long; the next request wakes it.
+
+A sandbox from a snapshot has the snapshot's template, driver and disk.`,
 		Example: `  id=$(pandastack sandbox create)
   pandastack sandbox create --template base --ttl 15m --memory-mb 1024 --env MODE=test
+  pandastack sandbox create --persistent --idle-timeout 10m
+  pandastack sandbox create --from-snapshot warm
   pandastack sandbox create -o json | jq .boot_ms`,
 		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSandboxCreate(cmd, a, o) },
@@ -42,7 +48,8 @@ is deleted when its time to live has run out.`,
 	f := cmd.Flags()
 	f.BoolVar(&o.persistent, "persistent", false, "no time to live")
 	f.StringArrayVarP(&o.metadata, "metadata", "m", nil, "label as KEY=VALUE; may be repeated")
-	f.StringVar(&o.snapshot, "from-snapshot", "", "snapshot to start from")
+	f.StringVar(&o.snapshot, "from-snapshot", "", "id or name of a snapshot to start from, or id of a checkpoint")
+	f.Var(&o.idle, "idle-timeout", "hibernate after this long without use (default never)")
 	return cmd
 }
 
@@ -69,11 +76,14 @@ func (o *createOptions) request(cmd *cobra.Command, a *app) (api.CreateSandbox, 
 		return api.CreateSandbox{}, err
 	}
 	in := api.CreateSandbox{
-		Template: o.template, Driver: o.driver, Persistent: o.persistent, FromSnapshot: o.snapshot,
+		Template: o.template, Driver: o.driver, Persistent: o.persistent, FromSnapshot: o.snapshot, IdleTimeout: o.idle.seconds(),
 		CPU: o.cpu, MemoryMB: o.memoryMB, DiskMB: o.diskMB, Env: env, Metadata: metadata,
 	}
+	if o.snapshot != "" && !cmd.Flags().Changed("template") {
+		in.Template = ""
+	}
 	if cmd.Flags().Changed("ttl") {
-		seconds := int(o.ttl.Seconds())
+		seconds := o.ttl.seconds()
 		in.TTLSeconds = &seconds
 	}
 	return in, nil

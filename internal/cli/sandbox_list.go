@@ -29,7 +29,7 @@ func newSandboxList(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.metadata, "metadata", "m", nil, "only those with this label, as KEY=VALUE; may be repeated")
-	f.StringSliceVar(&o.status, "status", nil, "only these states: creating, running, paused, deleting, failed")
+	f.StringSliceVar(&o.status, "status", nil, "only these states: creating, running, paused, hibernated, deleting, failed")
 	f.StringVarP(&o.template, "template", "t", "", "only those of this template")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "ids only")
 	return cmd
