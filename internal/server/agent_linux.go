@@ -65,6 +65,10 @@ func newMachine(ctx context.Context, cfg Config) (Machine, error) {
 	if err != nil {
 		return nil, err
 	}
+	kept, err := openSnapshots(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
 	network := hostnet.Config{Owner: ownerOf(cfg.DataDir), Ahead: slotsAhead()}
 	if cfg.NetworkPrefix != "" {
 		network.Prefix = netip.MustParsePrefix(cfg.NetworkPrefix).Masked() // Validate has parsed it
@@ -80,6 +84,7 @@ func newMachine(ctx context.Context, cfg Config) (Machine, error) {
 		Default:   cfg.Driver,
 		Network:   hostnet.New(network, cfg.Log),
 		Images:    images,
+		Kept:      kept,
 		Templates: list,
 		Shells:    shells,
 		Log:       cfg.Log,

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net"
@@ -22,6 +23,8 @@ const (
 	DefaultDataDir = "/var/lib/pandastack"
 	DefaultListen  = "127.0.0.1:8080"
 	defaultGrace   = 5 * time.Second
+
+	defaultSnapshotCacheMB = 10 << 10
 )
 
 // Config is everything that a server can be told. The zero value is a server
@@ -48,6 +51,21 @@ type Config struct {
 	// ImageCache is a directory of images, which servers may share. Default:
 	// images in the data directory. PANDASTACK_IMAGE_CACHE
 	ImageCache string
+	// Blobs is the address of the store for packed snapshots: a directory, or
+	// s3://bucket/prefix?endpoint=https://host&region=name. Default: blobs in the
+	// data directory. PANDASTACK_BLOBS
+	Blobs string
+	// BlobsAccessKey and BlobsSecretKey open an S3 store.
+	// PANDASTACK_BLOBS_ACCESS_KEY or AWS_ACCESS_KEY_ID,
+	// PANDASTACK_BLOBS_SECRET_KEY or AWS_SECRET_ACCESS_KEY,
+	// PANDASTACK_BLOBS_SESSION_TOKEN or AWS_SESSION_TOKEN
+	BlobsAccessKey, BlobsSecretKey, BlobsSessionToken string `json:"-"`
+	// SnapshotKeyFile holds 32 bytes, raw or as 64 hex digits: packed snapshots
+	// are then encrypted at rest. Default: they are not. PANDASTACK_SNAPSHOT_KEY_FILE
+	SnapshotKeyFile string
+	// SnapshotCacheMB bounds the unpacked forms that are kept of packed
+	// snapshots. Default 10240. PANDASTACK_SNAPSHOT_CACHE_MB
+	SnapshotCacheMB int
 	// Shells is how many empty runtimes are started ahead for a template; nil
 	// lets the server choose. PANDASTACK_SHELLS
 	Shells *int
@@ -82,15 +100,36 @@ func FromEnv() (Config, error) {
 		ImageCache:    os.Getenv("PANDASTACK_IMAGE_CACHE"),
 		GuestProgram:  os.Getenv("PANDASTACK_GUEST_PROGRAM"),
 		NetworkPrefix: os.Getenv("PANDASTACK_NETWORK_PREFIX"),
+
+		Blobs:             os.Getenv("PANDASTACK_BLOBS"),
+		BlobsAccessKey:    cmp.Or(os.Getenv("PANDASTACK_BLOBS_ACCESS_KEY"), os.Getenv("AWS_ACCESS_KEY_ID")),
+		BlobsSecretKey:    cmp.Or(os.Getenv("PANDASTACK_BLOBS_SECRET_KEY"), os.Getenv("AWS_SECRET_ACCESS_KEY")),
+		BlobsSessionToken: cmp.Or(os.Getenv("PANDASTACK_BLOBS_SESSION_TOKEN"), os.Getenv("AWS_SESSION_TOKEN")),
+		SnapshotKeyFile:   os.Getenv("PANDASTACK_SNAPSHOT_KEY_FILE"),
 	}
-	if v := os.Getenv("PANDASTACK_SHELLS"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil {
-			return c, invalid("PANDASTACK_SHELLS", "%q is not a number", v)
-		}
-		c.Shells = &n
+	shells, err := numberFromEnv("PANDASTACK_SHELLS")
+	if err != nil {
+		return c, err
 	}
-	return c, nil
+	c.Shells = shells
+	cache, err := numberFromEnv("PANDASTACK_SNAPSHOT_CACHE_MB")
+	if cache != nil {
+		c.SnapshotCacheMB = *cache
+	}
+	return c, err
+}
+
+// numberFromEnv reads a whole number; nil when the variable is empty.
+func numberFromEnv(name string) (*int, error) {
+	v := os.Getenv(name)
+	if v == "" {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		return nil, invalid(name, "%q is not a number", v)
+	}
+	return &n, nil
 }
 
 var templateName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
@@ -118,6 +157,9 @@ func (c Config) Validate() error {
 		if path == "" {
 			return invalid("image", "%s has no path", name)
 		}
+	}
+	if c.SnapshotCacheMB < 0 {
+		return invalid("snapshot cache", "%d MB is negative", c.SnapshotCacheMB)
 	}
 	if c.Grace < 0 {
 		return invalid("grace", "%s is negative", c.Grace)
@@ -148,6 +190,12 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.ImageCache == "" {
 		c.ImageCache = c.path("images")
+	}
+	if c.Blobs == "" {
+		c.Blobs = c.path("blobs")
+	}
+	if c.SnapshotCacheMB == 0 {
+		c.SnapshotCacheMB = defaultSnapshotCacheMB
 	}
 	if c.Grace == 0 {
 		c.Grace = defaultGrace
