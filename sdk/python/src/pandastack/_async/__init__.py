@@ -1,0 +1,1 @@
+"""The async surface, written by hand. tools/unasync.py makes the sync one of it."""

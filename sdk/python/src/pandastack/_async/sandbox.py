@@ -1,0 +1,563 @@
+"""A handle on one sandbox."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Iterator,
+    List,
+    Literal,
+    Mapping,
+    Sequence,
+    overload,
+)
+
+from .. import _check, _core
+from .._core import Request
+from .._generated.models import (
+    Event,
+    ExecResult,
+    ForkTreeRecord,
+    Lifecycle,
+    LogLine,
+    Metrics,
+    Promoted,
+    SandboxFields,
+    SandboxRecord,
+    Snapshot,
+    Timeline,
+    Tree,
+)
+from .filesystem import AsyncFilesystem
+
+if TYPE_CHECKING:
+    from .._check import Command
+    from .._generated.models import CheckpointPolicy, IdlePolicy, VolumeMount
+    from .client import AsyncPandaStack
+    from .process import AsyncProcess
+    from .stream import AsyncExecStream, AsyncStream
+    from .transport import AsyncTransport
+
+
+class AsyncSandbox(SandboxFields):
+    """A handle on one sandbox.
+
+    The fields of its record (id, status, template, ...) are as the server last
+    gave them: refresh() reads them again. All methods go by the id alone.
+
+    A `with` block ends the sandbox at its end.
+    """
+
+    def __init__(self, transport: AsyncTransport, record: SandboxRecord) -> None:
+        self._transport = transport
+        self.record: SandboxRecord = record
+        self.filesystem: AsyncFilesystem = AsyncFilesystem(transport, record.id)
+
+    def __repr__(self) -> str:
+        return f"<AsyncSandbox {self.record.id} {self.record.template} {self.record.status}>"
+
+    @classmethod
+    async def create(
+        cls,
+        template: str | None = None,
+        *,
+        client: AsyncPandaStack | None = None,
+        ttl_seconds: int | None = None,
+        metadata: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        persistent: bool | None = None,
+        driver: str | None = None,
+        cpu: float | None = None,
+        memory_mb: int | None = None,
+        disk_mb: int | None = None,
+        from_snapshot: str | Snapshot | None = None,
+        idle_timeout_seconds: int | None = None,
+        idle: IdlePolicy | Mapping[str, Any] | None = None,
+        checkpoints: CheckpointPolicy | Mapping[str, Any] | None = None,
+        volumes: Sequence[VolumeMount | Mapping[str, Any] | str] | None = None,
+        egress_mbps: int | None = None,
+    ) -> AsyncSandbox:
+        """Starts a sandbox with the default client, or with client. See AsyncSandboxes.create."""
+        return await _client(client).sandboxes.create(
+            template,
+            ttl_seconds=ttl_seconds,
+            metadata=metadata,
+            env=env,
+            persistent=persistent,
+            driver=driver,
+            cpu=cpu,
+            memory_mb=memory_mb,
+            disk_mb=disk_mb,
+            from_snapshot=from_snapshot,
+            idle_timeout_seconds=idle_timeout_seconds,
+            idle=idle,
+            checkpoints=checkpoints,
+            volumes=volumes,
+            egress_mbps=egress_mbps,
+        )
+
+    @classmethod
+    async def get(cls, sandbox_id: str, *, client: AsyncPandaStack | None = None) -> AsyncSandbox:
+        """Finds a sandbox by its id (NotFoundError)."""
+        return await _client(client).sandboxes.get(sandbox_id)
+
+    @classmethod
+    async def list(
+        cls,
+        *,
+        client: AsyncPandaStack | None = None,
+        metadata: Mapping[str, str] | None = None,
+        status: str | Sequence[str] | None = None,
+        template: str | None = None,
+        limit: int | None = None,
+    ) -> List[AsyncSandbox]:
+        """Gives the caller's sandboxes, newest first. See AsyncSandboxes.list."""
+        return await _client(client).sandboxes.list(metadata=metadata, status=status, template=template, limit=limit)
+
+    # Commands
+
+    async def exec(
+        self,
+        cmd: Command,
+        args: Sequence[str] | None = None,
+        *,
+        timeout_seconds: float | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: str | bytes | None = None,
+        on_stdout: Callable[[str], Any] | None = None,
+        on_stderr: Callable[[str], Any] | None = None,
+    ) -> ExecResult:
+        """Runs a command and waits for it to end.
+
+        cmd: a str is a line for the shell, a list is a program and its
+        arguments; a str with args is a program with those. An exit code other
+        than 0 is not an error.
+
+        timeout_seconds: the server ends the command after so long; the result
+        then says timed_out, with exit code 124. None is no limit.
+        env: added to the sandbox's own. cwd: default the home directory.
+        stdin: text that the command reads; without it the input is empty.
+        on_stdout, on_stderr: called with text as it is written.
+
+        The result has at most the 16 MiB of each stream (truncated says so);
+        exec_stream gives output of any length.
+        """
+        body = _check.run(cmd, args, timeout_seconds, cwd, env, user, stdin)
+        if on_stdout is None and on_stderr is None:
+            request = Request("POST", self._path("exec"), json=body, timeout=self._patience(timeout_seconds))
+            return await self._transport.call(request, ExecResult.from_dict)
+        from . import _io
+
+        callbacks = {"stdout": _callback("on_stdout", on_stdout), "stderr": _callback("on_stderr", on_stderr)}
+        stream = await self._exec_stream(body)
+        try:
+            async for output in stream:
+                callback = callbacks[output.stream]
+                if callback is not None:
+                    await _io.call(callback, output.text)
+            return await stream.wait()
+        finally:
+            await stream.close()
+
+    async def exec_stream(
+        self,
+        cmd: Command,
+        args: Sequence[str] | None = None,
+        *,
+        timeout_seconds: float | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: str | bytes | None = None,
+    ) -> AsyncExecStream:
+        """Runs a command and gives what it writes, as it is written.
+
+            for output in sandbox.exec_stream("make"):
+                print(output.text, end="")
+
+        The arguments are those of exec. Closing the stream kills the command.
+        """
+        return await self._exec_stream(_check.run(cmd, args, timeout_seconds, cwd, env, user, stdin))
+
+    async def _exec_stream(self, body: dict[str, Any]) -> AsyncExecStream:
+        from .stream import AsyncExecStream
+
+        response = await self._open("POST", "exec", "stream", json=body)
+        return AsyncExecStream(self._transport, response)
+
+    async def run_background(
+        self,
+        cmd: Command,
+        args: Sequence[str] | None = None,
+        *,
+        timeout_seconds: float | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        on_stdout: Callable[[str], Any] | None = None,
+        on_stderr: Callable[[str], Any] | None = None,
+    ) -> AsyncProcess:
+        """Starts a command and returns once it runs.
+
+        The arguments are those of exec; callbacks are called while the command
+        runs, by another thread where there are threads. Its standard input
+        stays open until close_stdin.
+        """
+        from .process import AsyncProcess
+        from .socket import AsyncSocket
+
+        body = _check.run(cmd, args, timeout_seconds, cwd, env, user)
+        body["background"] = True
+        callbacks = (_callback("on_stdout", on_stdout), _callback("on_stderr", on_stderr))
+        socket = await AsyncSocket.connect(self._transport, self._path("exec", "ws"))
+        try:
+            process = AsyncProcess(socket, *callbacks)
+            await process.start(body)
+        except BaseException:
+            await socket.close()
+            raise
+        return process
+
+    def _patience(self, timeout_seconds: float | None) -> float:
+        """How long to wait for the answer of a command that may take so long."""
+        if timeout_seconds is None:
+            return _core.ENDLESS
+        return timeout_seconds + max(self._transport.settings.timeout, _core.STREAM_SILENCE)
+
+    # What it says of itself
+
+    @overload
+    async def logs(self, *, stream: str = "both", follow: Literal[False] = False, tail: int | None = None) -> str: ...
+
+    @overload
+    async def logs(
+        self, *, stream: str = "both", follow: Literal[True], tail: int | None = None
+    ) -> AsyncStream[LogLine]: ...
+
+    async def logs(
+        self, *, stream: str = "both", follow: bool = False, tail: int | None = None
+    ) -> str | AsyncStream[LogLine]:
+        """Gives what processes in the sandbox wrote.
+
+        stream: stdout, stderr or both. tail: only the last so many lines.
+        Without follow this is text; with it a stream of LogLine that goes on
+        until it is closed or the sandbox ends.
+        """
+        query: dict[str, Any] = {"stream": _check.choice("stream", stream, ("stdout", "stderr", "both"))}
+        if tail is not None:
+            query["tail"] = _check.whole("tail", tail)
+        if not _check.truth("follow", follow):
+            response = await self._transport.send(Request("GET", self._path("logs"), query, accept="text/plain"))
+            if not _core.is_kind(response, "text/plain"):
+                raise _core.not_a_server(self._transport.settings, response)
+            return response.content.decode("utf-8", "replace")
+        from .stream import AsyncStream
+
+        query["follow"] = "1"
+        return AsyncStream(self._transport, await self._open("GET", "logs", query=query), LogLine.from_dict)
+
+    @overload
+    async def events(
+        self, *, follow: Literal[False] = False, tail: int | None = None, since: int | str | None = None
+    ) -> List[Event]: ...
+
+    @overload
+    async def events(
+        self, *, follow: Literal[True], tail: int | None = None, since: int | str | None = None
+    ) -> AsyncStream[Event]: ...
+
+    async def events(
+        self, *, follow: bool = False, tail: int | None = None, since: int | str | None = None
+    ) -> List[Event] | AsyncStream[Event]:
+        """Gives what happened to the sandbox, oldest first.
+
+        tail: only the last so many. since: only those after the event with
+        this id, or after this time (RFC 3339 or Unix seconds). Without follow
+        this is a list; with it a stream that goes on until it is closed or the
+        sandbox ends.
+        """
+        query: dict[str, Any] = {}
+        if tail is not None:
+            query["tail"] = _check.whole("tail", tail)
+        if since is not None:
+            query["since"] = since if isinstance(since, str) else _check.whole("since", since)
+        if not _check.truth("follow", follow):
+            request = Request("GET", self._path("events"), query)
+            return await self._transport.call(request, lambda items: [Event.from_dict(item) for item in items])
+        from .stream import AsyncStream
+
+        query["follow"] = "1"
+        return AsyncStream(self._transport, await self._open("GET", "events", query=query), Event.from_dict)
+
+    async def metrics(self) -> Metrics:
+        """Says what the sandbox uses now."""
+        return await self._transport.call(Request("GET", self._path("metrics")), Metrics.from_dict)
+
+    async def refresh(self) -> AsyncSandbox:
+        """Reads the record again."""
+        return await self._record(Request("GET", self._path()))
+
+    # Its life
+
+    async def kill(self) -> None:
+        """Ends the sandbox and all in it."""
+        await self._transport.do(Request("DELETE", self._path(), timeout=_core.SLOWER))
+
+    async def pause(self) -> AsyncSandbox:
+        """Stops every process where it stands; memory stays on the host."""
+        return await self._record(self._post("pause"))
+
+    async def resume(self) -> AsyncSandbox:
+        """Lets a paused sandbox go on."""
+        return await self._record(self._post("resume"))
+
+    async def hibernate(self) -> AsyncSandbox:
+        """Puts the sandbox to disk with all its state and frees its memory.
+        The next request that needs it wakes it."""
+        return await self._record(self._post("hibernate"))
+
+    async def wake(self) -> AsyncSandbox:
+        """Brings a hibernated sandbox back ahead of the request that would."""
+        return await self._record(self._post("wake"))
+
+    async def lifecycle(self) -> Lifecycle:
+        """Says how long the sandbox lives and when it goes to sleep by itself."""
+        return await self._transport.call(Request("GET", self._path("lifecycle")), Lifecycle.from_dict)
+
+    async def set_lifecycle(
+        self,
+        *,
+        ttl_seconds: int | None = None,
+        persistent: bool | None = None,
+        idle_seconds: int | None = None,
+        idle: IdlePolicy | Mapping[str, Any] | None = None,
+        checkpoints: CheckpointPolicy | Mapping[str, Any] | None = None,
+    ) -> Lifecycle:
+        """Changes what is given; the rest stays as it is."""
+        body = _check.lifecycle(ttl_seconds, persistent, idle_seconds, idle, checkpoints)
+        return await self._transport.call(Request("PATCH", self._path("lifecycle"), json=body), Lifecycle.from_dict)
+
+    async def set_ttl(self, seconds: int) -> Lifecycle:
+        """Lets the sandbox live for so many seconds from now on."""
+        return await self.set_lifecycle(ttl_seconds=_check.whole("seconds", seconds, low=1))
+
+    async def set_persistent(self, persistent: bool = True) -> Lifecycle:
+        """Removes the time to live, or with False lets the server's default run from now on."""
+        return await self.set_lifecycle(persistent=_check.truth("persistent", persistent))
+
+    async def set_idle(self, seconds: int) -> Lifecycle:
+        """Lets the sandbox go to sleep after so many seconds without use; 0 is never."""
+        return await self.set_lifecycle(idle_seconds=_check.whole("seconds", seconds))
+
+    # Copies of it
+
+    async def snapshot(
+        self, name: str | None = None, *, memory: bool = True, metadata: Mapping[str, str] | None = None
+    ) -> Snapshot:
+        """Keeps the sandbox as it is now, while it goes on running.
+
+        memory: False keeps only the files; such a snapshot starts anywhere.
+        name: unique among the caller's snapshots (ConflictError).
+        """
+        body: dict[str, Any] = {"memory": _check.truth("memory", memory)}
+        if name is not None:
+            body["name"] = _check.text("name", name)
+        if metadata is not None:
+            body["metadata"] = _check.labels("metadata", metadata)
+        return await self._transport.call(self._post("snapshots", json=body), Snapshot.from_dict)
+
+    async def snapshots(self) -> List[Snapshot]:
+        """Gives the snapshots that were taken of the sandbox, newest first."""
+        from .resources import AsyncSnapshots
+
+        return await AsyncSnapshots(self._transport).list(sandbox_id=self.id, kind="snapshot")
+
+    @overload
+    async def fork(
+        self,
+        count: None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        ttl_seconds: int | None = None,
+        persistent: bool | None = None,
+        cpu: float | None = None,
+        memory_mb: int | None = None,
+        checkpoint: str | Snapshot | None = None,
+    ) -> AsyncSandbox: ...
+
+    @overload
+    async def fork(
+        self,
+        count: int,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        ttl_seconds: int | None = None,
+        persistent: bool | None = None,
+        cpu: float | None = None,
+        memory_mb: int | None = None,
+        checkpoint: str | Snapshot | None = None,
+    ) -> List[AsyncSandbox]: ...
+
+    async def fork(
+        self,
+        count: int | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        ttl_seconds: int | None = None,
+        persistent: bool | None = None,
+        cpu: float | None = None,
+        memory_mb: int | None = None,
+        checkpoint: str | Snapshot | None = None,
+    ) -> AsyncSandbox | List[AsyncSandbox]:
+        """Makes a child that goes on from where the sandbox is now; it goes on itself too.
+
+        fork() gives the child, fork(n) a list of n children of one moment.
+        checkpoint: from there instead of from now. env is added to the
+        parent's, for processes started from now on; metadata replaces it.
+        """
+        if count is not None:
+            tree = await self.fork_tree(
+                count,
+                metadata=metadata,
+                env=env,
+                ttl_seconds=ttl_seconds,
+                persistent=persistent,
+                cpu=cpu,
+                memory_mb=memory_mb,
+                checkpoint=checkpoint,
+            )
+            return tree.children
+        body = _check.fork(metadata, env, ttl_seconds, persistent, cpu, memory_mb, checkpoint)
+        record = await self._transport.call(self._post("fork", json=body), SandboxRecord.from_dict)
+        return AsyncSandbox(self._transport, record)
+
+    async def fork_tree(
+        self,
+        count: int,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        ttl_seconds: int | None = None,
+        persistent: bool | None = None,
+        cpu: float | None = None,
+        memory_mb: int | None = None,
+        checkpoint: str | Snapshot | None = None,
+    ) -> AsyncForkTree:
+        """Makes count children of one moment: all of them or, with an error, none."""
+        body = _check.fork(metadata, env, ttl_seconds, persistent, cpu, memory_mb, checkpoint)
+        body["count"] = _check.whole("count", count, low=1)
+        made = await self._transport.call(self._post("fork-tree", json=body), ForkTreeRecord.from_dict)
+        return AsyncForkTree(made.tree_id, made.parent_id, [AsyncSandbox(self._transport, r) for r in made.children])
+
+    async def promote(self, tree_id: str | None = None, *, cleanup_siblings: bool = False) -> Promoted:
+        """Marks the sandbox as the child of its tree to go on with.
+
+        cleanup_siblings: delete the others.
+        """
+        body: dict[str, Any] = {"cleanup_siblings": _check.truth("cleanup_siblings", cleanup_siblings)}
+        if tree_id is not None:
+            body["tree_id"] = _check.text("tree_id", tree_id)
+        promoted = await self._transport.call(self._post("promote", json=body), Promoted.from_dict)
+        self.record = promoted.sandbox
+        return promoted
+
+    async def tree(self) -> Tree:
+        """Gives the lineage of the sandbox: all that descends from its oldest
+        ancestor, parents before children, also what is gone."""
+        return await self._transport.call(Request("GET", self._path("tree")), Tree.from_dict)
+
+    async def checkpoint(self, name: str | None = None) -> Snapshot:
+        """Notes the sandbox as it is now on its timeline, for restore."""
+        body = {} if name is None else {"name": _check.text("name", name)}
+        return await self._transport.call(self._post("checkpoint", json=body), Snapshot.from_dict)
+
+    async def checkpoints(self) -> Timeline:
+        """Gives the timeline of the sandbox, oldest first."""
+        return await self._transport.call(Request("GET", self._path("checkpoints")), Timeline.from_dict)
+
+    async def delete_checkpoint(self, checkpoint: str | Snapshot) -> None:
+        """Removes a checkpoint, named by its id or name, from the timeline."""
+        name = _check.identifier("checkpoint", checkpoint)
+        await self._transport.do(Request("DELETE", self._path("checkpoints", name)))
+
+    async def restore(self, checkpoint: str | Snapshot | None = None) -> AsyncSandbox:
+        """Takes the sandbox back to a checkpoint, the newest unless named, with
+        the same id. What happened since is lost unless a checkpoint has it."""
+        body = {} if checkpoint is None else {"checkpoint": _check.identifier("checkpoint", checkpoint)}
+        return await self._record(self._post("restore", json=body))
+
+    async def __aenter__(self) -> AsyncSandbox:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        from ..errors import NotFoundError
+
+        try:
+            await self.kill()
+        except NotFoundError:
+            pass  # it has ended already
+
+    def _path(self, *more: str) -> tuple[str, ...]:
+        return ("v1", "sandboxes", self.record.id, *more)
+
+    def _post(self, *endpoint: str, json: Any = None) -> Request:
+        return Request("POST", self._path(*endpoint), json=json, timeout=_core.SLOWER)
+
+    async def _open(self, method: str, *endpoint: str, query: Any = None, json: Any = None) -> Any:
+        patience = max(self._transport.settings.timeout, _core.STREAM_SILENCE)
+        return await self._transport.open(
+            Request(method, self._path(*endpoint), query, json=json, accept="text/event-stream", timeout=patience)
+        )
+
+    async def _record(self, r: Request) -> AsyncSandbox:
+        self.record = await self._transport.call(r, SandboxRecord.from_dict)
+        return self
+
+
+class AsyncForkTree:
+    """Children that were forked at once. It is a sequence of them too.
+
+    tree_id names the siblings, for promote; parent_id is what they were forked
+    from.
+    """
+
+    def __init__(self, tree_id: str, parent_id: str, children: List[AsyncSandbox]) -> None:
+        self.tree_id = tree_id
+        self.parent_id = parent_id
+        self.children = children
+
+    def __iter__(self) -> Iterator[AsyncSandbox]:
+        return iter(self.children)
+
+    def __len__(self) -> int:
+        return len(self.children)
+
+    def __getitem__(self, index: int) -> AsyncSandbox:
+        return self.children[index]
+
+
+def _client(client: AsyncPandaStack | None) -> AsyncPandaStack:
+    from .client import AsyncPandaStack, default_client
+
+    if client is None:
+        return default_client()
+    if not isinstance(client, AsyncPandaStack):
+        raise TypeError(f"client is an AsyncPandaStack, not {type(client).__name__}")
+    return client
+
+
+def _callback(name: str, value: Any) -> Callable[[str], Any] | None:
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} is a function, not {type(value).__name__}")
+    callback: Callable[[str], Any] | None = value
+    return callback

@@ -1,0 +1,133 @@
+"""The WebSocket of a command: JSON messages in, JSON messages and bytes out."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from .._core import Request
+from . import _io
+
+if TYPE_CHECKING:
+    import httpx
+
+    from .._config import Settings
+    from .transport import AsyncTransport
+
+MESSAGE_LIMIT = 4 << 20
+READ_SIZE = 64 << 10
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+class AsyncSocket:
+    """One connection. Any number may send while one receives."""
+
+    def __init__(self, transport: AsyncTransport, response: httpx.Response) -> None:
+        from wsproto.connection import Connection, ConnectionType
+
+        self.settings: Settings = transport.settings
+        self._response = response
+        self._stream = response.extensions["network_stream"]
+        self._frames = Connection(ConnectionType.CLIENT)
+        self._lock = _io.Lock()
+        self._pongs: list[bytes] = []
+        self._messages: list[Any] = []
+        self._text = ""
+        self._closed = False
+
+    @classmethod
+    async def connect(cls, transport: AsyncTransport, path: tuple[str, ...]) -> AsyncSocket:
+        key = base64.b64encode(os.urandom(16))
+        headers = {
+            "Connection": "Upgrade",
+            "Upgrade": "websocket",
+            "Sec-WebSocket-Key": key.decode(),
+            "Sec-WebSocket-Version": "13",
+        }
+        response = await transport.upgrade(Request("GET", path), headers)
+        accept = base64.b64encode(hashlib.sha1(key + _GUID).digest()).decode()
+        if response.status_code != 101 or response.headers.get("Sec-WebSocket-Accept") != accept:
+            await response.aclose()
+            raise _core.not_a_server(transport.settings, response)
+        return cls(transport, response)
+
+    async def send(self, message: dict[str, Any] | bytes) -> None:
+        """Sends JSON, or bytes as they are."""
+        from wsproto.events import BytesMessage, TextMessage
+
+        if isinstance(message, bytes):
+            await self._write(BytesMessage(data=message))
+        else:
+            await self._write(TextMessage(data=json.dumps(message, ensure_ascii=False)))
+
+    async def _write(self, event: Any) -> None:
+        import httpcore
+
+        try:
+            async with self._lock:
+                await self._stream.write(self._frames.send(event))
+                while self._pongs:
+                    await self._stream.write(self._pongs.pop())
+        except (httpcore.NetworkError, httpcore.TimeoutException, OSError, RuntimeError) as e:
+            raise _core.cut_short() from e
+
+    async def receive(self, timeout: float | None = None) -> Any:
+        """The next message, or None when the server has closed the connection."""
+        import httpcore
+
+        while not self._messages and not self._closed:
+            try:
+                data = await self._stream.read(READ_SIZE, timeout)
+            except httpcore.TimeoutException:
+                raise _core.no_answer(self.settings, timeout) from None
+            except (httpcore.NetworkError, OSError, RuntimeError):
+                data = b""
+            if not data:
+                self._closed = True
+                break
+            await self._feed(data)
+        return self._messages.pop(0) if self._messages else None
+
+    async def _feed(self, data: bytes) -> None:
+        import httpcore
+        from wsproto.events import CloseConnection, Ping, TextMessage
+        from wsproto.utilities import RemoteProtocolError
+
+        try:
+            self._frames.receive_data(data)
+            for event in self._frames.events():
+                if isinstance(event, TextMessage):
+                    self._text += event.data
+                    if len(self._text) > MESSAGE_LIMIT:
+                        raise ValueError("a message is too long")
+                    if event.message_finished:
+                        self._messages.append(json.loads(self._text))
+                        self._text = ""
+                elif isinstance(event, Ping):
+                    await self._pong(self._frames.send(event.response()))
+                elif isinstance(event, CloseConnection):
+                    self._closed = True
+        except (httpcore.NetworkError, OSError, RuntimeError):
+            self._closed = True  # a pong could not be sent
+        except (ValueError, RemoteProtocolError) as e:
+            raise _core.unknown_answer(self.settings) from e
+
+    async def _pong(self, frame: bytes) -> None:
+        """Answers a ping: now, or when the write that is under way is done. To
+        wait for that here would be to wait, perhaps, for a command that itself
+        waits for its output to be read."""
+        self._pongs.append(frame)
+        if not self._lock.locked():
+            async with self._lock:
+                while self._pongs:
+                    await self._stream.write(self._pongs.pop())
+
+    async def close(self) -> None:
+        """Cuts the connection, which ends a receive that is under way."""
+        self._closed = True
+        _io.shut_down(self._stream)
+        await self._response.aclose()

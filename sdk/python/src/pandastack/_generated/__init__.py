@@ -1,0 +1,1 @@
+"""What tools/generate.py makes of the server's description of itself."""

@@ -1,0 +1,3 @@
+"""The version of this package, which follows the server's."""
+
+__version__ = "0.1.0"
