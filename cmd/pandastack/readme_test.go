@@ -54,7 +54,7 @@ func runTour(t *testing.T, document string) {
 		t.Fatalf("the tour stopped early:\n%s", out)
 	}
 	for i, c := range commands {
-		pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(want[i]), `\.\.\.`, ".*") + "$"
+		pattern := "(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(want[i]), `\.\.\.`, ".*") + "$"
 		if !regexp.MustCompile(pattern).MatchString(strings.TrimSuffix(got[i], "\n")) {
 			t.Errorf("$ %s\nprints\n%s\n%s says\n%s", c, got[i], document, want[i])
 		}

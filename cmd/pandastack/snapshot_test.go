@@ -54,7 +54,6 @@ func TestHibernateRounds(t *testing.T) {
 	startModel(t, sb)
 	const state = "curl -sf localhost:8000/sum; cat /workspace/file-* | sha256sum; hostname; cat /etc/machine-id"
 	for round := range 100 {
-		t.Log("round", round, time.Now())
 		before := sh(t, sb, fmt.Sprintf("curl -sf localhost:8000/add >/dev/null; head -c 20000 /dev/urandom > /workspace/file-%d; %s", round, state))
 		if err := sb.Hibernate(t.Context()); err != nil {
 			t.Fatalf("round %d: %v", round, err)
@@ -313,6 +312,23 @@ func TestTimeline(t *testing.T) {
 	}
 	if err := branch.Delete(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestConnectionsAfterWake uses the same few ports before and after a sleep: what
+// is left of the old connections may not swallow the new ones.
+func TestConnectionsAfterWake(t *testing.T) {
+	t.Parallel()
+	sb := create(t, sharedServer(t), api.CreateSandbox{})
+	startModel(t, sb)
+	sh(t, sb, "echo 40000 40007 | sudo tee /proc/sys/net/ipv4/ip_local_port_range")
+	const connect = "for i in $(seq 16); do curl -sf -m 5 127.0.0.1:8000/sum >/dev/null || exit 1; done"
+	sh(t, sb, connect)
+	for range 3 {
+		if err := sb.Hibernate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sh(t, sb, connect)
 	}
 }
 
