@@ -364,9 +364,21 @@ def test_what_is_not_tried_again(code: str, status: int, fake: Fake, client: Pan
     assert len(fake.asked) == 1
 
 
+def test_a_create_is_repeated_with_its_key(fake: Fake, client: PandaStack) -> None:
+    fake.error("capacity.unavailable", 503)
+    fake.error("sandbox.boot_failed", 500)
+    with pytest.raises(errors.ServerError):
+        client.sandboxes.create()
+    keys = [headers.get("Idempotency-Key") for headers in fake.headers]
+    assert len(keys) == 2 and keys[0] == keys[1] and keys[0]
+    with pytest.raises(errors.ServerError):
+        client.sandboxes.create()
+    assert fake.headers[-1]["Idempotency-Key"] != keys[0], "another create is another key"
+
+
 def test_nothing_is_done_twice(fake: Fake, client: PandaStack) -> None:
     fake.error("capacity.unavailable", 503)
-    for call in (client.sandboxes.create, lambda: client.sandboxes.delete("x"), lambda: client.tokens.create("x")):
+    for call in (lambda: client.sandboxes.delete("x"), lambda: client.tokens.create("x")):
         fake.asked.clear()
         with pytest.raises(errors.CapacityError):
             call()

@@ -56,12 +56,20 @@ class Request:
     length: int | None = None  # of an iterator, where it is known
     accept: str = "application/json"
     timeout: float | None = None  # seconds for the answer; None is the client's
+    key: str | None = None  # Idempotency-Key: the server does it once, however often it is sent
 
 
 class Once:
     """Remembers whether anything of a body was taken."""
 
     started = False
+
+
+def new_key() -> str:
+    """A new Idempotency-Key."""
+    import uuid
+
+    return uuid.uuid4().hex
 
 
 def url_of(s: Settings, r: Request) -> str:
@@ -81,6 +89,8 @@ def headers_of(s: Settings, r: Request) -> dict[str, str]:
             "there is no API key",
             hint="Set PANDASTACK_API_KEY, pass api_key=, or run `pandastack auth login`; the first key is in admin.key of the server's data directory.",
         )
+    if r.key is not None:
+        h["Idempotency-Key"] = r.key
     if r.json is not None:
         h["Content-Type"] = "application/json"
     elif r.content is not None:
@@ -289,7 +299,7 @@ def wait_before_retry(
     wait -= random.random() * wait / 2
     if isinstance(failure, (httpx.ConnectError, httpx.ConnectTimeout)):
         return None if once.started else wait
-    if r.method != "GET":
+    if r.method != "GET" and r.key is None:
         return None
     if isinstance(failure, httpx.TransportError):
         return None if isinstance(failure, httpx.TimeoutException) else wait

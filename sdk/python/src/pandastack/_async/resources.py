@@ -93,7 +93,7 @@ class AsyncSandboxes:
             volumes,
             egress_mbps,
         )
-        request = Request("POST", ("v1", "sandboxes"), json=body, timeout=_core.SLOWER)
+        request = Request("POST", ("v1", "sandboxes"), json=body, timeout=_core.SLOWER, key=_core.new_key())
         return AsyncSandbox(self._transport, await self._transport.call(request, SandboxRecord.from_dict))
 
     async def get(self, sandbox_id: str) -> AsyncSandbox:

@@ -43,6 +43,10 @@ CATALOGUE: Dict[str, Tuple[str, int, bool, str]] = {
         "BadRequestError", 501, False,
         "This host or driver cannot do it; `pandastack doctor` shows what it can.",
     ),
+    "request.key_reused": (
+        "ConflictError", 409, False,
+        "Use a new Idempotency-Key for every new request; repeat one only with the same body.",
+    ),
     "auth.invalid_token": (
         "AuthError", 401, False,
         "Send `Authorization: Bearer pds_...`; the first key is in admin.key of the server's data directory.",
@@ -130,6 +134,46 @@ CATALOGUE: Dict[str, Tuple[str, int, bool, str]] = {
     "process.invalid": (
         "BadRequestError", 400, False,
         "Check the command, the working directory and the user.",
+    ),
+    "git.auth_failed": (
+        "AuthError", 403, False,
+        "The remote refused the name and password, or none were given; send auth with a valid token.",
+    ),
+    "git.not_found": (
+        "NotFoundError", 404, False,
+        "Check the names of repository, branch, commit and file.",
+    ),
+    "git.not_a_repository": (
+        "NotFoundError", 404, False,
+        "Name the directory of a repository in path, or clone one first.",
+    ),
+    "git.conflict": (
+        "ConflictError", 409, False,
+        "Git's own message says what stands in the way: commit or stash changes, resolve conflicts, or pull first.",
+    ),
+    "git.nothing_to_commit": (
+        "ConflictError", 409, False,
+        "Stage changes first (add), or set all; allow_empty makes a commit without any.",
+    ),
+    "git.remote_unreachable": (
+        "ServerError", 502, True,
+        "The remote does not answer from inside the sandbox; check its address and the sandbox's network.",
+    ),
+    "git.failed": (
+        "BadRequestError", 400, False,
+        "Git's own message says why.",
+    ),
+    "mcp.session_not_found": (
+        "NotFoundError", 404, False,
+        "It ended or was begun with another key; begin a new one by sending initialize without a session id.",
+    ),
+    "lsp.unknown_language": (
+        "NotFoundError", 404, False,
+        "GET /v1/lsp/languages lists the languages.",
+    ),
+    "lsp.not_installed": (
+        "ConflictError", 409, False,
+        "Install a language server in the sandbox or its template; GET /v1/lsp/languages says which ones are known and how.",
     ),
     "driver.unavailable": (
         "BadRequestError", 400, False,

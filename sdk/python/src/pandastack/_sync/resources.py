@@ -95,7 +95,7 @@ class Sandboxes:
             volumes,
             egress_mbps,
         )
-        request = Request("POST", ("v1", "sandboxes"), json=body, timeout=_core.SLOWER)
+        request = Request("POST", ("v1", "sandboxes"), json=body, timeout=_core.SLOWER, key=_core.new_key())
         return Sandbox(self._transport, self._transport.call(request, SandboxRecord.from_dict))
 
     def get(self, sandbox_id: str) -> Sandbox:

@@ -1,0 +1,118 @@
+/**
+ * The connection to a command that runs beside the caller.
+ *
+ * It is a WebSocket, because only that carries standard input. Node 20 has no
+ * stable one, and the others tell neither why a server refused nor let a slow
+ * reader slow the sender down; so Node has the small client of nodesocket.ts,
+ * and Bun, Deno and browsers have their own. No package is needed for either.
+ */
+
+import { connectNode } from "./nodesocket.js";
+import { isNode } from "./platform.js";
+import { NetworkError } from "./errors.js";
+import { Deadline, SLOW_MS, answerError, noAnswer, transportError, type Request, type Transport } from "./transport.js";
+
+/** An open connection. */
+export interface Channel {
+  send(data: string | Uint8Array): Promise<void>;
+  close(): void;
+  /** Lets the server wait with more, where that can be said. */
+  pause(): void;
+  resume(): void;
+}
+
+/** What becomes of a connection. closed is called once, and last. */
+export interface Listener {
+  message(text: string): void;
+  closed(cause?: unknown): void;
+}
+
+/** Opens a connection. */
+export async function connect(transport: Transport, r: Request, listener: Listener): Promise<Channel> {
+  const limit = transport.patience({ ...r, atLeastMs: SLOW_MS });
+  const deadline = new Deadline(limit, r.signal);
+  try {
+    r.signal?.throwIfAborted();
+    const given = transport.settings.webSocket;
+    if (isNode && !given) {
+      const opened = await connectNode(transport.url(r), transport.headers(r), listener, deadline.signal);
+      if (!(opened instanceof Response)) return opened;
+      throw answerError(transport.settings, opened, await opened.text());
+    }
+    return await connectGlobal(transport, r, listener, given ?? globalThis.WebSocket, deadline.signal);
+  } catch (e) {
+    r.signal?.throwIfAborted();
+    throw deadline.passed ? noAnswer(transport.settings, limit) : transportError(transport.settings, e);
+  } finally {
+    deadline.release();
+  }
+}
+
+/** Opens a connection with the WebSocket of the runtime. The key goes as a subprotocol: there are no headers. */
+async function connectGlobal(
+  transport: Transport,
+  r: Request,
+  listener: Listener,
+  Socket: typeof globalThis.WebSocket | undefined,
+  signal: AbortSignal,
+): Promise<Channel> {
+  if (!Socket) throw new NetworkError("this runtime has no WebSocket", { code: "client.server_unreachable", hint: "Pass one as the client's webSocket." });
+  transport.headers(r); // refuses a call without a key
+  const socket = new Socket(transport.url(r).replace(/^http/, "ws"), ["pds-exec", "bearer." + transport.settings.key]);
+  socket.binaryType = "arraybuffer";
+  try {
+    await opened(socket, signal);
+  } catch (e) {
+    socket.close();
+    signal.throwIfAborted();
+    throw (await refusal(transport, r)) ?? e;
+  }
+  socket.onmessage = ({ data }) => listener.message(typeof data === "string" ? data : "");
+  socket.onclose = () => listener.closed();
+  socket.onerror = (e) => listener.closed((e as { error?: unknown }).error);
+  return {
+    send: (data) => {
+      if (socket.readyState !== socket.OPEN) return Promise.reject(new Error("the connection is closed"));
+      socket.send(data as string | Uint8Array<ArrayBuffer>);
+      return drained(socket);
+    },
+    close: () => socket.close(),
+    pause: () => undefined,
+    resume: () => undefined,
+  };
+}
+
+function opened(socket: WebSocket, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const fail = () => reject(new Error("the WebSocket did not open"));
+    signal.addEventListener("abort", fail, { once: true });
+    socket.onopen = () => {
+      signal.removeEventListener("abort", fail);
+      resolve();
+    };
+    socket.onerror = fail;
+    socket.onclose = fail;
+  });
+}
+
+const BUFFERED_LIMIT = 1 << 20;
+
+/** Waits until what was sent has mostly left: a WebSocket says no more than how much has not. */
+async function drained(socket: WebSocket): Promise<void> {
+  while (socket.bufferedAmount > BUFFERED_LIMIT && socket.readyState === socket.OPEN) {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+/** Asks the server in words why it refused: a WebSocket does not tell. */
+async function refusal(transport: Transport, r: Request): Promise<unknown> {
+  try {
+    (await transport.send({ ...r, method: "GET" })).cancel();
+  } catch (e) {
+    if ((e as { statusCode?: number }).statusCode !== 426) return e;
+  }
+  return new NetworkError(`the server at ${transport.settings.baseUrl} answers, but a WebSocket to it does not open`, {
+    code: "client.server_unreachable",
+    hint: "A proxy on the way may not let WebSockets through.",
+  });
+}
