@@ -38,8 +38,8 @@
 // memory from the snapshot as it goes: the directory and what Remote serves stay
 // until Loaded has returned. Every process of the guest but the guest program
 // stands still until the guest program has been told who it is (guest.Init), so
-// that none of them sees another machine's identity. A process that attaches to
-// a machine that was not loaded when its starter died finds it dead.
+// that none of them sees another machine's identity. A machine that was reading
+// from Remote when its starter died ends, and who attaches to it finds it dead.
 //
 // SaveDisk leaves the machine running, like Snapshot. What it writes holds the
 // files of the upper layer and depends on the image only: any build of any driver
@@ -176,7 +176,10 @@ type Network struct {
 	MAC       string       // hardware address of that interface
 	Address   netip.Prefix // of the guest
 	Gateway   netip.Addr
-	MTU       int
+	// GatewayMAC is the gateway's hardware address, so that a guest need not ask
+	// for it with its first packet; empty where it is not known.
+	GatewayMAC string
+	MTU        int
 }
 
 // Probe is what a driver can do here.

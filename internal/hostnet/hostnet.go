@@ -37,6 +37,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/pandastack/pandastack/api"
 )
@@ -76,6 +77,7 @@ type Slot struct {
 	MAC           string       `json:"mac"`            // of the guest's end
 	Address       netip.Prefix `json:"address"`        // of the guest
 	Gateway       netip.Addr   `json:"gateway"`        // of the host's end
+	GatewayMAC    string       `json:"gateway_mac,omitempty"`
 	MTU           int          `json:"mtu"`
 }
 
@@ -88,7 +90,7 @@ type Check struct {
 	Detail  string `json:"detail"`
 }
 
-var ownerPattern = regexp.MustCompile(`^[a-z0-9]{8}$`)
+var ownerPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]{8}$`) })
 
 func (c Config) withDefaults() (Config, error) {
 	if !c.Prefix.IsValid() {
@@ -98,7 +100,7 @@ func (c Config) withDefaults() (Config, error) {
 	if !c.Prefix.Addr().Is4() || c.Prefix.Bits() < 8 || c.Prefix.Bits() > slotBits {
 		return c, api.Errorf(api.CodeInvalidRequest, "the sandbox network %s is not an IPv4 range between /8 and /30", c.Prefix)
 	}
-	if !ownerPattern.MatchString(c.Owner) {
+	if !ownerPattern().MatchString(c.Owner) {
 		return c, api.Errorf(api.CodeInternal, "the owner of network slots, %q, is not 8 characters of [a-z0-9]", c.Owner)
 	}
 	if c.Ahead < 0 || c.Ahead > c.slots() {
@@ -122,6 +124,7 @@ func (c Config) slot(i int) Slot {
 		MAC:           guestMAC,
 		Address:       netip.PrefixFrom(gateway.Next(), slotBits),
 		Gateway:       gateway,
+		GatewayMAC:    hostMAC,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,13 +28,38 @@ const (
 
 func cgroupName(tag, id string) string { return cgroupParent + "/" + tag + "-" + id }
 
+// Shares say how the CPUs are divided while there are not enough of them; a task
+// of the host that is in no cgroup has 1024. A sandbox has as many as its CPUs
+// would, all sandboxes together as many as the host's CPUs, and a shell few: it is
+// made while others have work to do.
+const (
+	sharesPerCPU = 1024
+	shellShares  = 64
+)
+
+func sharesOf(l driver.Limits) uint64 { return max(2, uint64(l.CPU*sharesPerCPU)) }
+
+// setShares writes the shares of the cgroup in dir, on v2 as the weight that the
+// OCI runtimes make of them.
+func setShares(dir string, shares uint64) error {
+	if path := filepath.Join(dir, "cpu.shares"); exists(path) {
+		return os.WriteFile(path, strconv.AppendUint(nil, shares, 10), 0)
+	}
+	return os.WriteFile(filepath.Join(dir, "cpu.weight"), strconv.AppendUint(nil, 1+(shares-2)*9999/262142, 10), 0)
+}
+
 // newCgroup makes the cgroup of a sentry, v1 or v2, with its limits.
-func newCgroup(tag, id string, l driver.Limits) (cgroup.Cgroup, error) {
+func newCgroup(tag, id string, l driver.Limits, shares uint64) (cgroup.Cgroup, error) {
 	cg, err := installCgroup(tag, id, l)
 	if err != nil {
 		return nil, err
 	}
 	allowBurst(cg, l)
+	cpu := cg.MakePath("cpu")
+	if err := errors.Join(setShares(cpu, shares), setShares(filepath.Dir(cpu), uint64(runtime.NumCPU())*sharesPerCPU)); err != nil {
+		removeCgroup(tag, id)
+		return nil, api.Wrap(api.CodeKernelFeature, err, "cannot say how much of the CPU a sandbox may have beside others")
+	}
 	for _, c := range []string{"memory", "cpu", "pids"} {
 		if _, err := os.Stat(cg.MakePath(c)); err != nil {
 			removeCgroup(tag, id)

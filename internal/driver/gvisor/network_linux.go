@@ -50,6 +50,9 @@ func linkArgs(conf *config.Config, n driver.Network, restore bool) (*boot.Create
 		},
 		IsRestore: restore,
 	}
+	if gateway, err := net.ParseMAC(n.GatewayMAC); err == nil {
+		args.FDBasedLinks[0].Neighbors = []boot.Neighbor{{IP: n.Gateway.AsSlice(), HardwareAddr: gateway}}
+	}
 	args.FilePayload.Files = []*os.File{sock}
 	return args, nil
 }
