@@ -38,6 +38,9 @@ type Sandbox struct {
 	SnapshotID  string               // snapshot or checkpoint that it goes on from
 	Idle        *api.IdlePolicy      // nil: never goes to sleep by itself
 	Checkpoints api.CheckpointPolicy // which of its checkpoints are kept
+
+	// Idempotency is written with a new row and not read back.
+	Idempotency Idempotency
 }
 
 // Spec is the size of a sandbox.
@@ -145,13 +148,17 @@ func (s *Store) CreateSandbox(ctx context.Context, b *Sandbox, quota int) error 
 
 // CreateSandboxes adds rows of one org with their lineage, all or none. Were
 // there then more than quota sandboxes of the org that have not failed, none is
-// added, which gives quota.sandboxes_exceeded.
+// added, which gives quota.sandboxes_exceeded. A row whose idempotency key stands
+// for another sandbox gives *KeyTaken.
 func (s *Store) CreateSandboxes(ctx context.Context, rows []*Sandbox, quota int) error {
 	return s.tx(ctx, "create sandbox", func(tx *sql.Tx) error {
 		if err := s.checkQuota(ctx, tx, rows[0], len(rows), quota); err != nil {
 			return err
 		}
 		for _, b := range rows {
+			if err := claimKey(ctx, tx, b); err != nil {
+				return err
+			}
 			if err := insertSandbox(ctx, tx, b); err != nil {
 				return err
 			}
