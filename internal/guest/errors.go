@@ -147,7 +147,7 @@ func byErrno(errno string, a area) api.Code {
 }
 
 // statusError is the coded form of a failed plain request.
-func statusError(status int, errno string, body []byte) error {
+func statusError(status int, errno string, body []byte, a area) error {
 	var b struct {
 		Message string `json:"message"`
 	}
@@ -171,7 +171,7 @@ func statusError(status int, errno string, body []byte) error {
 	case http.StatusRequestedRangeNotSatisfiable:
 		return api.Errorf(api.CodeInvalidRequest, "the file has no bytes in this range")
 	}
-	return coded(code, errno, clean(text), areaFile, errors.New(http.StatusText(status)))
+	return coded(code, errno, clean(text), a, errors.New(http.StatusText(status)))
 }
 
 // clean makes text of a guest fit for a message: one line, bounded, valid.

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
-	"sync"
 	"sync/atomic"
 
 	"github.com/pandastack/pandastack/api"
@@ -92,35 +90,7 @@ func (c *Client) WriteFile(ctx context.Context, path, user string, r io.Reader) 
 	if err != nil {
 		return err
 	}
-	// The transport waits for what it reads from, also when it has given up. This
-	// reader ends with ctx and with the connection, whatever r does.
-	pr, pw := io.Pipe()
-	defer pr.Close()
-	defer context.AfterFunc(ctx, func() { pr.CloseWithError(context.Canceled) })()
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	done := make(chan struct{})
-	defer close(done)
-	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
-		if conn, ok := i.Conn.(*watched); ok {
-			watching.Go(func() {
-				select {
-				case <-conn.closed:
-					pr.CloseWithError(io.ErrUnexpectedEOF)
-				case <-done:
-				}
-			})
-		}
-	}}
-	var failed atomic.Pointer[error]
-	go func() {
-		_, err := io.Copy(pw, &source{r: r, failed: &failed})
-		pw.CloseWithError(err) // nil is the end of the file
-	}()
-	resp, err := c.do(httptrace.WithClientTrace(ctx, trace), http.MethodPost, target, pr, http.Header{"Content-Type": {"application/octet-stream"}})
-	if cause := failed.Load(); cause != nil && err != nil {
-		return api.Wrap(api.CodeInvalidRequest, *cause, "the bytes to be written could not all be read")
-	}
+	resp, err := c.send(ctx, http.MethodPost, target, r)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,10 @@ const (
 // alone decides who answers.
 const base = "http://guest"
 
+// CodePort is where code contexts are served to clients of the code interpreter
+// protocol, in machines whose image asks for it.
+const CodePort = 49999
+
 const headerToken = "X-Access-Token"
 
 // Dialer connects to a TCP port inside a sandbox.
@@ -114,6 +118,11 @@ func request[T any](c *Client, user string, msg *T) *connect.Request[T] {
 // do sends a plain request. The answer is a success; its body is the caller's
 // to close.
 func (c *Client) do(ctx context.Context, method, target string, body io.Reader, header http.Header) (*http.Response, error) {
+	return c.doFor(ctx, areaFile, method, target, body, header)
+}
+
+// doFor is do for a request about something else than files.
+func (c *Client) doFor(ctx context.Context, a area, method, target string, body io.Reader, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, base+target, body)
 	if err != nil {
 		return nil, api.Wrap(api.CodeInvalidRequest, err, "the request to the sandbox cannot be made")
@@ -131,7 +140,7 @@ func (c *Client) do(ctx context.Context, method, target string, body io.Reader, 
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // what came is enough for a message
-	return nil, statusError(resp.StatusCode, resp.Header.Get(headerErrno), text)
+	return nil, statusError(resp.StatusCode, resp.Header.Get(headerErrno), text, a)
 }
 
 // Health asks whether the daemon answers.

@@ -28,7 +28,7 @@ func FuzzErrorBody(f *testing.F) {
 	f.Add(507, "", []byte(`<html>`))
 	f.Add(401, "NOUSER", []byte(`{"message":"a\u0000b"}`))
 	f.Fuzz(func(t *testing.T, status int, errno string, body []byte) {
-		e := api.AsError(statusError(status, errno, body))
+		e := api.AsError(statusError(status, errno, body, areaFile))
 		if e.Code == "" || len(e.Message) > 1024 || strings.ContainsAny(e.Message, "\n\x00\x1b") || !utf8.ValidString(e.Message) {
 			t.Fatalf("%+v", e)
 		}
@@ -91,7 +91,7 @@ func TestStatusCodes(t *testing.T) {
 		{http.StatusUnauthorized, "NOUSER", api.CodeInvalidRequest},
 		{http.StatusFound, "", api.CodeInternal},
 	} {
-		if got := api.CodeOf(statusError(c.status, c.errno, nil)); got != c.want {
+		if got := api.CodeOf(statusError(c.status, c.errno, nil, areaFile)); got != c.want {
 			t.Errorf("%d %s: %s, want %s", c.status, c.errno, got, c.want)
 		}
 	}

@@ -73,6 +73,7 @@ type Process struct {
 	limit  *time.Timer
 	late   atomic.Bool // limit was reached
 	over   bool        // of Recv
+	lost   int64       // bytes of output from before a replay
 }
 
 // detached hides the deadline of a context: sent along, it would be the
@@ -128,12 +129,27 @@ func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
 // Attach follows a process that runs, or that ended a moment ago. Output from
 // before is not repeated.
 func (c *Client) Attach(ctx context.Context, pid int) (*Process, error) {
+	return c.attach(ctx, pid, false)
+}
+
+// AttachReplay is Attach that begins with what the daemon keeps of the output so
+// far, without a gap or a repetition before what follows. It also finds a process
+// that ended within the last hour.
+func (c *Client) AttachReplay(ctx context.Context, pid int) (*Process, error) {
+	return c.attach(ctx, pid, true)
+}
+
+func (c *Client) attach(ctx context.Context, pid int, replay bool) (*Process, error) {
 	sel, err := selector(pid)
 	if err != nil {
 		return nil, err
 	}
+	req := request(c, "", &envdpb.ConnectRequest{Process: sel})
+	if replay {
+		req.Header().Set("X-Replay", "1")
+	}
 	ctx, cancel := context.WithCancel(detached{ctx})
-	stream, err := c.proc.Connect(ctx, request(c, "", &envdpb.ConnectRequest{Process: sel}))
+	stream, err := c.proc.Connect(ctx, req)
 	if err != nil {
 		cancel()
 		return nil, rpcError(ctx, err, areaProcess)
@@ -145,7 +161,10 @@ func (c *Client) Attach(ctx context.Context, pid int) (*Process, error) {
 		}
 		return stream.Msg().GetEvent(), nil
 	}
-	return p.begin()
+	if p, err = p.begin(); err == nil {
+		p.lost, _ = strconv.ParseInt(stream.ResponseHeader().Get("X-Replay-Skipped"), 10, 64)
+	}
+	return p, err
 }
 
 func endOf(err error) error {
@@ -170,6 +189,9 @@ func (p *Process) begin() (*Process, error) {
 
 // PID is the number of the process inside the sandbox.
 func (p *Process) PID() int { return p.pid }
+
+// Skipped is how many bytes of output from before a replay are not kept.
+func (p *Process) Skipped() int64 { return max(0, p.lost) }
 
 // Recv gives the next event. After Exit it gives io.EOF. A process that ran
 // longer than its timeout ends with request.timeout instead of Exit.
@@ -320,6 +342,11 @@ func (c *Client) CloseStdin(ctx context.Context, pid int) error {
 // Signal signals the process itself, not its children.
 func (c *Client) Signal(ctx context.Context, pid int, sig syscall.Signal) error {
 	return c.signal(ctx, pid, sig, "")
+}
+
+// SignalTree signals the process and all that it started.
+func (c *Client) SignalTree(ctx context.Context, pid int, sig syscall.Signal) error {
+	return c.signal(ctx, pid, sig, "tree")
 }
 
 // KillTree kills the process and all that it started.

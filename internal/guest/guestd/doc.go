@@ -9,8 +9,9 @@
 // fork and exec, without a shell in between, and is leader of its own session.
 // Its output is read by one pump for each stream, which waits for every
 // attached subscriber: a slow reader slows the process down and costs no
-// memory. With no subscriber the output goes on being read, and only the log
-// keeps the end of it.
+// memory. With no subscriber the output goes on being read. The end of it is kept
+// for whoever attaches later and asks for it (tail), bounded for each process and
+// for all together, and that of pipes in the log as well.
 //
 // # Trust
 //

@@ -129,11 +129,13 @@ func (s *Server) become(ctx context.Context, req *initRequest) (warnings []strin
 		}()
 	}
 	if req.afterRestore() {
+		s.code.Detach() // before its clients seem to leave
 		s.conns.cutOthers(ctx)
 	}
 	id, warnings := s.renew(req)
 	if req.afterRestore() {
 		warnings = append(warnings, s.runHooks(ctx, id.environ())...)
+		s.code.Renew() // the signal is the first that a kernel sees when it goes on
 	}
 	return warnings
 }

@@ -13,13 +13,16 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/pandastack/pandastack/api"
 	pb "github.com/pandastack/pandastack/internal/guest/envdpb"
 )
 
-// How long, and for how many processes, the end event is kept for a client that
-// connects late.
+// How long, and for how many processes, the end and the last output are kept for
+// a client that connects late. The protocol's Connect knows an ended process for
+// keepEnded only; one that asks for a replay knows it for as long as it is kept.
 const (
 	keepEnded    = 30 * time.Second
+	keepReplay   = time.Hour
 	keepEndedMax = 256
 )
 
@@ -27,10 +30,10 @@ const (
 type process struct {
 	serial uint64
 	pid    int
-	config *pb.ProcessConfig
 	tag    *string
 	table  *table
-	stdin  *input   // nil for a terminal
+	info   api.Process // as it was started
+	stdin  *input
 	pty    *os.File // nil without a terminal
 	outs   []*os.File
 
@@ -39,13 +42,18 @@ type process struct {
 	done  chan struct{} // closed when all output was delivered and the status is known
 
 	mu       sync.Mutex
-	subs     []*subscriber // replaced, never changed in place
-	gone     bool          // the program itself has ended; its pid may be another's
+	config   *pb.ProcessConfig // until it has ended
+	subs     []*subscriber     // replaced, never changed in place
+	tail     tail
+	gone     bool // the program itself has ended; its pid may be another's
 	status   syscall.WaitStatus
 	cut      bool // do not wait for what else holds the output open
 	timedOut bool
 	timer    *time.Timer // of the lifetime
-	forget   *time.Timer
+
+	// Of the table, under its lock.
+	endedAt time.Time
+	forget  *time.Timer
 }
 
 // exited takes the wait status. It runs on the reaper and never blocks.
@@ -107,6 +115,20 @@ func (p *process) signal(sig syscall.Signal) error {
 	return syscall.Kill(p.pid, sig)
 }
 
+// signalTree sends a signal to the program and all that descends from it.
+func (p *process) signalTree(sig syscall.Signal) {
+	if sig == syscall.SIGKILL {
+		p.killTree()
+		return
+	}
+	for _, pid := range members(p.pid, map[int]bool{p.pid: true}) {
+		if pid != p.pid {
+			_ = syscall.Kill(pid, sig) // it may have ended by itself
+		}
+	}
+	_ = p.signal(sig) // as above
+}
+
 // killTree kills the program and all that descends from it.
 func (p *process) killTree() {
 	p.mu.Lock()
@@ -154,6 +176,7 @@ func statusText(ws syscall.WaitStatus) string {
 
 // table is all processes by pid.
 type table struct {
+	tails budget
 	mu    sync.Mutex
 	byPID map[int]*process
 	old   []*process // ended, oldest first
@@ -169,7 +192,11 @@ func (t *table) add(p *process) {
 func (t *table) ended(p *process) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p.forget = time.AfterFunc(keepEnded, func() { t.drop(p) })
+	p.mu.Lock()
+	p.config = nil // it can be large
+	p.mu.Unlock()
+	p.endedAt = time.Now()
+	p.forget = time.AfterFunc(keepReplay, func() { t.drop(p) })
 	t.old = append(t.old, p)
 	for len(t.old) > keepEndedMax {
 		t.remove(t.old[0])
@@ -185,6 +212,9 @@ func (t *table) drop(p *process) {
 // remove is called with the lock held.
 func (t *table) remove(p *process) {
 	p.forget.Stop()
+	p.mu.Lock()
+	p.tail.release(&t.tails)
+	p.mu.Unlock()
 	t.old = slices.DeleteFunc(t.old, func(q *process) bool { return q == p })
 	if t.byPID[p.pid] == p { // the pid may be another's by now
 		delete(t.byPID, p.pid)
@@ -205,19 +235,20 @@ func (t *table) running() []*process {
 	return out
 }
 
-// find gives the process a selector names; with several of one tag the last.
-func (t *table) find(sel *pb.ProcessSelector, ended bool) (*process, error) {
+// find gives the process a selector names; with several of one tag the last. It
+// may have ended, but not longer ago than ended.
+func (t *table) find(sel *pb.ProcessSelector, ended time.Duration) (*process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var found *process
 	switch v := sel.GetSelector().(type) {
 	case *pb.ProcessSelector_Pid:
-		if found = t.byPID[int(v.Pid)]; found == nil {
+		if found = t.byPID[int(v.Pid)]; found == nil || ended > 0 && !found.known(ended) {
 			return nil, connect.NewError(connect.CodeNotFound, errors.New("process with pid "+itoa(int(v.Pid))+" not found"))
 		}
 	case *pb.ProcessSelector_Tag:
 		for _, p := range t.byPID {
-			if p.tag != nil && *p.tag == v.Tag && (ended || !p.over()) && (found == nil || p.serial > found.serial) {
+			if p.tag != nil && *p.tag == v.Tag && p.known(ended) && (found == nil || p.serial > found.serial) {
 				found = p
 			}
 		}
@@ -227,10 +258,16 @@ func (t *table) find(sel *pb.ProcessSelector, ended bool) (*process, error) {
 	default:
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("a process selector needs a pid or a tag"))
 	}
-	if !ended && found.over() {
+	if ended == 0 && found.over() {
 		return nil, connect.NewError(connect.CodeNotFound, errors.New("the process has ended"))
 	}
 	return found, nil
+}
+
+// known reports whether a process runs, or ended no longer ago than ended. It is
+// called with the table's lock held.
+func (p *process) known(ended time.Duration) bool {
+	return !p.over() || ended > 0 && (p.endedAt.IsZero() || time.Since(p.endedAt) <= ended)
 }
 
 func (p *process) over() bool {

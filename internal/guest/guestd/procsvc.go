@@ -15,12 +15,23 @@ import (
 	pb "github.com/pandastack/pandastack/internal/guest/envdpb"
 )
 
-// headerScope on SendSignal, with the value tree, sends SIGKILL to all that
+// headerReplay on Connect, with the value 1, asks for what is kept of the output
+// so far before the new; headerSkipped in its answer is how many bytes of output
+// from before are not kept. Without it Connect is the protocol's.
+const (
+	headerReplay  = "X-Replay"
+	headerSkipped = "X-Replay-Skipped"
+)
+
+// headerScope on SendSignal, with the value tree, sends the signal to all that
 // descends from the process as well.
 const headerScope = "X-Signal-Scope"
 
 // headerKeepalive is how many seconds a stream may be silent.
 const headerKeepalive = "Keepalive-Ping-Interval"
+
+// maxSignal is the last of the real-time signals.
+const maxSignal = 64
 
 // processes implements process.Process.
 type processes struct{ s *Server }
@@ -28,7 +39,12 @@ type processes struct{ s *Server }
 func (h processes) List(context.Context, *connect.Request[pb.ListRequest]) (*connect.Response[pb.ListResponse], error) {
 	out := &pb.ListResponse{}
 	for _, p := range h.s.procs.running() {
-		out.Processes = append(out.Processes, &pb.ProcessInfo{Config: p.config, Pid: uint32(p.pid), Tag: p.tag})
+		p.mu.Lock()
+		config := p.config
+		p.mu.Unlock()
+		if config != nil { // it ended this moment
+			out.Processes = append(out.Processes, &pb.ProcessInfo{Config: config, Pid: uint32(p.pid), Tag: p.tag})
+		}
 	}
 	return connect.NewResponse(out), nil
 }
@@ -52,12 +68,20 @@ func (h processes) Start(ctx context.Context, req *connect.Request[pb.StartReque
 }
 
 func (h processes) Connect(ctx context.Context, req *connect.Request[pb.ConnectRequest], out *connect.ServerStream[pb.ConnectResponse]) error {
-	p, err := h.s.procs.find(req.Msg.GetProcess(), true)
+	replay, ended := req.Header().Get(headerReplay) == "1", keepEnded
+	if replay {
+		ended = keepReplay
+	}
+	p, err := h.s.procs.find(req.Msg.GetProcess(), ended)
 	if err != nil {
 		return err
 	}
+	sub := p.subscribe(replay)
+	if replay {
+		out.ResponseHeader().Set(headerSkipped, strconv.FormatInt(sub.before.lost, 10))
+	}
 	msg := &pb.ConnectResponse{}
-	return h.s.follow(ctx, p, p.subscribe(), req.Header(), false, func(ev *pb.ProcessEvent) error {
+	return h.s.follow(ctx, p, sub, req.Header(), false, func(ev *pb.ProcessEvent) error {
 		msg.Event = ev
 		return out.Send(msg)
 	})
@@ -70,6 +94,9 @@ func (s *Server) follow(ctx context.Context, p *process, sub *subscriber, header
 	if err := send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(p.pid)}}}); err != nil {
 		return err
 	}
+	if err := sub.replay(send); err != nil {
+		return err
+	}
 	silence := keepalive(header)
 	timer := time.NewTimer(silence)
 	defer timer.Stop()
@@ -77,7 +104,7 @@ func (s *Server) follow(ctx context.Context, p *process, sub *subscriber, header
 	for {
 		select {
 		case c := <-sub.chunks:
-			err := send(dataEvent(c))
+			err := send(dataEvent(c.from, c.data))
 			c.release()
 			if err != nil {
 				return err
@@ -110,15 +137,34 @@ func (p *process) expired() bool {
 	return p.timedOut
 }
 
-func dataEvent(c *chunk) *pb.ProcessEvent {
+// replay sends what was written before, once.
+func (s *subscriber) replay(send func(*pb.ProcessEvent) error) error {
+	if s.before == nil {
+		return nil
+	}
+	data := s.before.data
+	for _, sp := range s.before.spans {
+		for rest := sp.n; rest > 0; {
+			n := min(rest, ptyChunk)
+			if err := send(dataEvent(sp.from, data[:n])); err != nil {
+				return err
+			}
+			data, rest = data[n:], rest-n
+		}
+	}
+	s.before = nil
+	return nil
+}
+
+func dataEvent(from stream, data []byte) *pb.ProcessEvent {
 	d := &pb.ProcessEvent_DataEvent{}
-	switch c.from {
+	switch from {
 	case streamStdout:
-		d.Output = &pb.ProcessEvent_DataEvent_Stdout{Stdout: c.data}
+		d.Output = &pb.ProcessEvent_DataEvent_Stdout{Stdout: data}
 	case streamStderr:
-		d.Output = &pb.ProcessEvent_DataEvent_Stderr{Stderr: c.data}
+		d.Output = &pb.ProcessEvent_DataEvent_Stderr{Stderr: data}
 	case streamPTY:
-		d.Output = &pb.ProcessEvent_DataEvent_Pty{Pty: c.data}
+		d.Output = &pb.ProcessEvent_DataEvent_Pty{Pty: data}
 	}
 	return &pb.ProcessEvent{Event: &pb.ProcessEvent_Data{Data: d}}
 }
@@ -138,7 +184,7 @@ func basicUser(h http.Header) string {
 }
 
 func (h processes) Update(_ context.Context, req *connect.Request[pb.UpdateRequest]) (*connect.Response[pb.UpdateResponse], error) {
-	p, err := h.s.procs.find(req.Msg.GetProcess(), false)
+	p, err := h.s.procs.find(req.Msg.GetProcess(), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +197,7 @@ func (h processes) Update(_ context.Context, req *connect.Request[pb.UpdateReque
 }
 
 func (h processes) SendInput(ctx context.Context, req *connect.Request[pb.SendInputRequest]) (*connect.Response[pb.SendInputResponse], error) {
-	p, err := h.s.procs.find(req.Msg.GetProcess(), false)
+	p, err := h.s.procs.find(req.Msg.GetProcess(), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +213,7 @@ func (h processes) StreamInput(ctx context.Context, in *connect.ClientStream[pb.
 		switch ev := in.Msg().GetEvent().(type) {
 		case *pb.StreamInputRequest_Start:
 			var err error
-			if p, err = h.s.procs.find(ev.Start.GetProcess(), false); err != nil {
+			if p, err = h.s.procs.find(ev.Start.GetProcess(), 0); err != nil {
 				return nil, err
 			}
 		case *pb.StreamInputRequest_Data:
@@ -212,16 +258,16 @@ func (p *process) feed(ctx context.Context, in *pb.ProcessInput) error {
 }
 
 func (h processes) SendSignal(_ context.Context, req *connect.Request[pb.SendSignalRequest]) (*connect.Response[pb.SendSignalResponse], error) {
-	p, err := h.s.procs.find(req.Msg.GetProcess(), false)
+	p, err := h.s.procs.find(req.Msg.GetProcess(), 0)
 	if err != nil {
 		return nil, err
 	}
 	sig := syscall.Signal(req.Msg.GetSignal())
-	if sig < 1 || sig > 31 {
+	if sig < 1 || sig > maxSignal {
 		return nil, connect.NewError(connect.CodeUnimplemented, errors.New("signal "+itoa(int(sig))+" cannot be sent"))
 	}
-	if sig == syscall.SIGKILL && req.Header().Get(headerScope) == "tree" {
-		p.killTree()
+	if req.Header().Get(headerScope) == "tree" {
+		p.signalTree(sig)
 	} else if err := p.signal(sig); err != nil {
 		return nil, rpcError(err)
 	}
@@ -229,7 +275,7 @@ func (h processes) SendSignal(_ context.Context, req *connect.Request[pb.SendSig
 }
 
 func (h processes) CloseStdin(_ context.Context, req *connect.Request[pb.CloseStdinRequest]) (*connect.Response[pb.CloseStdinResponse], error) {
-	p, err := h.s.procs.find(req.Msg.GetProcess(), false)
+	p, err := h.s.procs.find(req.Msg.GetProcess(), 0)
 	if err != nil {
 		return nil, err
 	}

@@ -54,15 +54,21 @@ func (c *chunk) release() {
 // subscriber is one client that follows a process. The pump hands it chunks one
 // by one and waits for it until it leaves.
 type subscriber struct {
+	before *backlog // what was written before; nil if not asked for
 	chunks chan *chunk
 	left   chan struct{}
 }
 
-// subscribe adds a follower. leave must be called once.
-func (p *process) subscribe() *subscriber {
+// subscribe adds a follower, with replay one that is also given what is kept of
+// the output so far: every byte comes either in that or as a chunk. leave must be
+// called once.
+func (p *process) subscribe(replay bool) *subscriber {
 	s := &subscriber{chunks: make(chan *chunk), left: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if replay {
+		s.before = p.tail.copy()
+	}
 	p.subs = append(p.subs[:len(p.subs):len(p.subs)], s)
 	return s
 }
@@ -144,7 +150,8 @@ func readChunk(raw syscall.RawConn, size int, now bool) (*chunk, error) {
 	return c, err
 }
 
-// deliver gives a chunk to the log and to every follower, and waits for these.
+// deliver gives a chunk to the log, to the process's tail and to every follower,
+// and waits for these.
 // A terminal's output is not logged: it is full of control sequences, and of
 // what people type.
 func (p *process) deliver(c *chunk, src origin, log *ring) {
@@ -152,6 +159,7 @@ func (p *process) deliver(c *chunk, src origin, log *ring) {
 		log.add(src, c.data, false)
 	}
 	p.mu.Lock()
+	p.tail.add(c.from, c.data, p.table.room)
 	subs := p.subs
 	p.mu.Unlock()
 	c.refs.Store(int32(len(subs)) + 1)

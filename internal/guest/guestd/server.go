@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	pb "github.com/pandastack/pandastack/internal/guest/envdpb"
+	"github.com/pandastack/pandastack/internal/guest/kernels"
 )
 
 // Bounds of what one connection may make the daemon hold.
@@ -61,6 +62,9 @@ type Server struct {
 	ring     ring
 	watchers watchers
 	cpu      cpuClock
+	code     *kernels.Contexts
+	ahead    codeAhead
+	warm     chan struct{}   // closed when the contexts of ahead can run code
 	stopping chan struct{}   // closed when the daemon ends
 	lifetime context.Context // of Run, for what outlives a request
 	tasks    sync.WaitGroup  // what outlives a request
@@ -74,7 +78,7 @@ type Server struct {
 
 // New makes a daemon; Run starts it.
 func New(opt Options) *Server {
-	return &Server{
+	s := &Server{
 		opt:      opt,
 		base:     baseEnv(opt.Environ),
 		users:    userFiles{passwd: "/etc/passwd", group: "/etc/group"},
@@ -85,7 +89,11 @@ func New(opt Options) *Server {
 		written:  map[string]string{},
 		watchers: watchers{byID: map[string]*polled{}},
 		stopping: make(chan struct{}),
+		ahead:    readCodeAhead(opt.Root),
+		warm:     make(chan struct{}),
 	}
+	s.code = kernels.New(codeSystem{s}, s.ahead.preload)
+	return s
 }
 
 // Run serves on l until a signal asks the daemon to end, and then kills what it
@@ -114,6 +122,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	s.conns.track(server)
 	served := make(chan error, 1)
 	s.tasks.Go(func() { served <- server.Serve(l) })
+	s.serveCode(ctx)
 	s.opt.Log.Info("listening", "addr", l.Addr().String(), "version", Version)
 	if s.opt.First {
 		silence()
@@ -126,6 +135,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	}
 	close(s.stopping)
 	s.killAll()
+	s.code.Close()
 	cancel()
 	server.Close()
 	signal.Stop(children)
@@ -179,8 +189,13 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /envs", s.envs)
 	mux.HandleFunc("GET /logs", s.logs)
 	mux.HandleFunc("POST /init", s.init)
+	mux.HandleFunc("GET /pandastack/code/warm", s.warmCode)
+	mux.Handle("/pandastack/code/", http.StripPrefix("/pandastack/code", s.code.Handler()))
+	mux.HandleFunc("GET /processes", s.listProcesses)
+	mux.HandleFunc("POST /processes/stdin", s.feedProcess)
 	mux.HandleFunc("GET /files", s.download)
 	mux.HandleFunc("POST /files", s.upload)
 	mux.HandleFunc("POST /files/compose", s.compose)
+	s.native(mux)
 	return s.authorize(mux)
 }

@@ -27,17 +27,18 @@ type launch struct {
 	path string
 	argv []string
 	attr syscall.ProcAttr
+	user string
 }
 
 // start runs a program. The subscriber is attached before the first output can
 // be read. A lifetime of 0 has no end. The end of ctx changes nothing: a lifetime
 // that is over already ends like every other.
 func (s *Server) start(ctx context.Context, req *pb.StartRequest, username string, lifetime time.Duration) (*process, *subscriber, error) {
-	l, err := s.launch(req.GetProcess(), username)
+	l, err := s.launch(req.GetProcess(), username, req.GetPty() != nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &process{config: req.GetProcess(), tag: req.Tag, table: &s.procs, done: make(chan struct{})}
+	p := &process{config: req.GetProcess(), tag: req.Tag, table: &s.procs, done: make(chan struct{}), info: describe(req, l)}
 	var theirs []int // the program's ends, closed here once it runs
 	if size := req.GetPty(); size != nil {
 		theirs, err = p.openPTY(l, size.GetSize())
@@ -51,7 +52,7 @@ func (s *Server) start(ctx context.Context, req *pb.StartRequest, username strin
 			if err != nil {
 				return 0, err
 			}
-			p.pid = pid
+			p.pid, p.info.PID, p.info.StartedAt = pid, pid, time.Now().UTC()
 			p.serial = s.serial.Add(1)
 			s.procs.add(p)
 			return pid, nil
@@ -62,7 +63,7 @@ func (s *Server) start(ctx context.Context, req *pb.StartRequest, username strin
 		p.closeFiles()
 		return nil, nil, execError(l.argv[0], err)
 	}
-	sub := p.subscribe()
+	sub := p.subscribe(false)
 	p.mu.Lock()
 	if lifetime > 0 && !p.over() {
 		p.timer = time.AfterFunc(lifetime, p.expire)
@@ -79,7 +80,7 @@ func (s *Server) start(ctx context.Context, req *pb.StartRequest, username strin
 }
 
 // launch resolves user, directory, environment and program.
-func (s *Server) launch(c *pb.ProcessConfig, username string) (*launch, error) {
+func (s *Server) launch(c *pb.ProcessConfig, username string, terminal bool) (*launch, error) {
 	if c.GetCmd() == "" {
 		return nil, invalid("the command is empty")
 	}
@@ -95,7 +96,10 @@ func (s *Server) launch(c *pb.ProcessConfig, username string) (*launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &launch{argv: append([]string{c.GetCmd()}, c.GetArgs()...)}
+	if terminal {
+		env = forTerminal(env)
+	}
+	l := &launch{user: u.name, argv: append([]string{c.GetCmd()}, c.GetArgs()...)}
 	if l.path, err = findProgram(c.GetCmd(), path, dir); err != nil {
 		return nil, err
 	}
@@ -124,6 +128,17 @@ func (s *Server) workdir(c *pb.ProcessConfig, u user) (string, error) {
 		return "", &fault{code: connect.CodeInvalidArgument, reason: "ENOTDIR", text: fmt.Sprintf("cwd '%s' is not a directory", dir)}
 	}
 	return "", &fault{code: connect.CodeInvalidArgument, reason: "NOCWD", text: fmt.Sprintf("cwd '%s' does not exist", dir)}
+}
+
+// forTerminal adds what a program in a terminal needs to know and nobody said.
+func forTerminal(env []string) []string {
+	for _, v := range []string{"TERM=xterm-256color", "LANG=C.UTF-8"} {
+		name := v[:strings.IndexByte(v, '=')+1]
+		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name) }) {
+			env = append(env, v)
+		}
+	}
+	return env
 }
 
 // environ is the program's environment, later ones winning: the daemon's PATH,

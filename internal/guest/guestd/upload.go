@@ -15,8 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"connectrpc.com/connect"
 )
 
 // Bounds of an upload.
@@ -204,11 +202,7 @@ func (u *uploading) file(target string, body io.Reader) error {
 // that is new and could not be written whole is removed.
 func writeFile(path string, owner user, meta map[string]string, body io.Reader) error {
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
-		reason, what := "EINVAL", "not a regular file"
-		if fi.IsDir() {
-			reason, what = "EISDIR", "a directory"
-		}
-		return &fault{code: connect.CodeInvalidArgument, reason: reason, text: fmt.Sprintf("path '%s' is %s", path, what)}
+		return notRegular(path, fi)
 	}
 	if _, err := mkdirOwned(filepath.Dir(path), owner); err != nil {
 		return err
