@@ -6,6 +6,7 @@ package api
 import (
 	"crypto/rand"
 	"regexp"
+	"sync"
 )
 
 // InternalPort is the port of the daemon inside every sandbox. It is never
@@ -22,7 +23,7 @@ const (
 
 const idAlphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
 
-var idPattern = regexp.MustCompile(`^[a-z0-9]{20}$`)
+var idPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]{20}$`) })
 
 // NewID makes an identifier of 20 characters of [a-z0-9] (103 bits), which
 // fits a DNS label.
@@ -43,4 +44,4 @@ func NewID() string {
 }
 
 // ValidID reports whether s has the form of a sandbox id.
-func ValidID(s string) bool { return idPattern.MatchString(s) }
+func ValidID(s string) bool { return idPattern().MatchString(s) }

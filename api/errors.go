@@ -32,6 +32,7 @@ const (
 	CodeCanceled           Code = "request.canceled"
 	CodeTimeout            Code = "request.timeout"
 	CodeUnsupported        Code = "request.unsupported"
+	CodeKeyReused          Code = "request.key_reused"
 	CodeInvalidToken       Code = "auth.invalid_token"
 	CodeTokenRevoked       Code = "auth.token_revoked"
 	CodeForbidden          Code = "auth.forbidden"
@@ -54,6 +55,17 @@ const (
 	CodeDiskFull           Code = "file.no_space"
 	CodeProcessNotFound    Code = "process.not_found"
 	CodeProcessInvalid     Code = "process.invalid"
+	CodeContextNotFound    Code = "context.not_found"
+	CodeGitAuth            Code = "git.auth_failed"
+	CodeGitNotFound        Code = "git.not_found"
+	CodeGitNoRepository    Code = "git.not_a_repository"
+	CodeGitConflict        Code = "git.conflict"
+	CodeGitNothing         Code = "git.nothing_to_commit"
+	CodeGitUnreachable     Code = "git.remote_unreachable"
+	CodeGitFailed          Code = "git.failed"
+	CodeMCPSession         Code = "mcp.session_not_found"
+	CodeLSPLanguage        Code = "lsp.unknown_language"
+	CodeLSPNotInstalled    Code = "lsp.not_installed"
 	CodeDriverUnavailable  Code = "driver.unavailable"
 	CodeSnapshotMismatch   Code = "snapshot.incompatible"
 	CodeSnapshotCorrupt    Code = "snapshot.corrupt"
@@ -89,6 +101,7 @@ var catalogue = []Info{
 	{CodeCanceled, 499, true, "The client closed the connection before the answer was ready."},
 	{CodeTimeout, http.StatusGatewayTimeout, true, "Allow more time (timeout_seconds), or run the command in the background."},
 	{CodeUnsupported, http.StatusNotImplemented, false, "This host or driver cannot do it; `pandastack doctor` shows what it can."},
+	{CodeKeyReused, http.StatusConflict, false, "Use a new Idempotency-Key for every new request; repeat one only with the same body."},
 	{CodeInvalidToken, http.StatusUnauthorized, false, "Send `Authorization: Bearer pds_...`; the first key is in admin.key of the server's data directory."},
 	{CodeTokenRevoked, http.StatusUnauthorized, false, "The key was revoked; create another with `pandastack token create`."},
 	{CodeForbidden, http.StatusForbidden, false, "The key is valid but may not do this; use an admin key."},
@@ -111,6 +124,17 @@ var catalogue = []Info{
 	{CodeDiskFull, http.StatusInsufficientStorage, false, "The sandbox's disk is full; delete files or create it with a larger disk_mb."},
 	{CodeProcessNotFound, http.StatusNotFound, false, "The process has ended or was never started here."},
 	{CodeProcessInvalid, http.StatusBadRequest, false, "Check the command, the working directory and the user."},
+	{CodeContextNotFound, http.StatusNotFound, false, "The code context was deleted, or the id is of another sandbox; list with GET /v1/sandboxes/{id}/contexts."},
+	{CodeGitAuth, http.StatusForbidden, false, "The remote refused the name and password, or none were given; send auth with a valid token."},
+	{CodeGitNotFound, http.StatusNotFound, false, "Check the names of repository, branch, commit and file."},
+	{CodeGitNoRepository, http.StatusNotFound, false, "Name the directory of a repository in path, or clone one first."},
+	{CodeGitConflict, http.StatusConflict, false, "Git's own message says what stands in the way: commit or stash changes, resolve conflicts, or pull first."},
+	{CodeGitNothing, http.StatusConflict, false, "Stage changes first (add), or set all; allow_empty makes a commit without any."},
+	{CodeGitUnreachable, http.StatusBadGateway, true, "The remote does not answer from inside the sandbox; check its address and the sandbox's network."},
+	{CodeGitFailed, http.StatusBadRequest, false, "Git's own message says why."},
+	{CodeMCPSession, http.StatusNotFound, false, "It ended or was begun with another key; begin a new one by sending initialize without a session id."},
+	{CodeLSPLanguage, http.StatusNotFound, false, "GET /v1/lsp/languages lists the languages."},
+	{CodeLSPNotInstalled, http.StatusConflict, false, "Install a language server in the sandbox or its template; GET /v1/lsp/languages says which ones are known and how."},
 	{CodeDriverUnavailable, http.StatusBadRequest, false, "`pandastack doctor` says which drivers this host has, and why not the others."},
 	{CodeSnapshotMismatch, http.StatusConflict, false, "The snapshot was made by another runtime build, CPU or kernel; start it on a host like the one it was made on, or use a snapshot without memory, which starts anywhere."},
 	{CodeSnapshotCorrupt, http.StatusInternalServerError, false, "The bytes do not match their checksum; delete the snapshot and make it again."},

@@ -18,6 +18,8 @@ type Exec struct {
 	Cwd            string            `json:"cwd,omitempty" doc:"Default: the user's home directory"`
 	User           string            `json:"user,omitempty" doc:"Default: user"`
 	Stdin          *string           `json:"stdin,omitempty" doc:"Written to the command, then closed"`
+	KeepStdin      bool              `json:"keep_stdin,omitempty" doc:"Leave standard input open for processes/{pid}/stdin"`
+	Tag            string            `json:"tag,omitempty" maxLength:"64" doc:"Name to find the process by, beside its number; not a number itself"`
 	TimeoutSeconds float64           `json:"timeout_seconds,omitempty" minimum:"0" doc:"Kill it after this long; 0 is no limit"`
 	Background     bool              `json:"background,omitempty" doc:"Answer as soon as it has started"`
 }
@@ -36,23 +38,26 @@ type ExecResult struct {
 	Truncated  bool    `json:"truncated,omitempty"`
 }
 
-// ExecEvent is one event of exec/stream (SSE, the event name is the type) and
-// of exec/ws (one JSON text message each).
+// ExecEvent is one event of exec/stream (SSE, the event name is the type), of
+// processes/{pid}, and of exec/ws (one JSON text message each).
 type ExecEvent struct {
-	Type   string      `json:"type" enum:"start,stdout,stderr,exit,error"`
-	PID    int         `json:"pid,omitempty"`
-	Data   []byte      `json:"data,omitempty" doc:"Output, base64"`
-	Result *ExecResult `json:"result,omitempty" doc:"With exit; stdout and stderr are empty"`
-	Error  *Error      `json:"error,omitempty"`
+	Type    string      `json:"type" enum:"start,stdout,stderr,exit,error"`
+	PID     int         `json:"pid,omitempty"`
+	Skipped int64       `json:"skipped,omitempty" doc:"With start of a replay: bytes of earlier output that are not kept"`
+	Data    []byte      `json:"data,omitempty" doc:"Output, base64"`
+	Result  *ExecResult `json:"result,omitempty" doc:"With exit; stdout and stderr are empty"`
+	Error   *Error      `json:"error,omitempty"`
 }
 
 // ExecInput is a text message from the client on exec/ws. The first one is
-// start; a binary message is standard input too.
+// start, or attach for a process that runs already; a binary message is standard
+// input too.
 type ExecInput struct {
-	Type   string `json:"type" enum:"start,stdin,close_stdin,signal"`
-	Exec   *Exec  `json:"exec,omitempty"`
-	Data   []byte `json:"data,omitempty" doc:"Standard input, base64"`
-	Signal string `json:"signal,omitempty" enum:"SIGTERM,SIGKILL"`
+	Type   string     `json:"type" enum:"start,attach,stdin,close_stdin,signal"`
+	Exec   *Exec      `json:"exec,omitempty"`
+	PID    int        `json:"pid,omitempty" doc:"With attach"`
+	Data   []byte     `json:"data,omitempty" doc:"Standard input, base64"`
+	Signal SignalName `json:"signal,omitempty" doc:"By name or number"`
 }
 
 // FileInfo is one entry of the sandbox's filesystem.

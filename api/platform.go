@@ -39,8 +39,9 @@ type TokenList struct {
 // Template is an image that sandboxes start from.
 type Template struct {
 	Name      string     `json:"name" example:"base"`
+	Aliases   []string   `json:"aliases,omitempty" doc:"More names that a create may use"`
 	Digest    string     `json:"digest,omitempty" example:"sha256:9f86d0..."`
-	Status    string     `json:"status" enum:"building,ready,failed"`
+	Status    string     `json:"status" enum:"building,ready,failed,on_demand" doc:"on_demand is built by the first create that names it"`
 	SizeBytes int64      `json:"size_bytes,omitempty"`
 	CPU       float64    `json:"cpu,omitempty"`
 	MemoryMB  int        `json:"memory_mb,omitempty"`

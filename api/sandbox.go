@@ -59,14 +59,14 @@ type Sandbox struct {
 	ExpiresAt  *time.Time        `json:"expires_at,omitempty" doc:"When its time to live runs out"`
 	ParentID   string            `json:"parent_id,omitempty" doc:"Sandbox that it was forked from"`
 	TreeID     string            `json:"tree_id,omitempty" doc:"Fork that it came from, shared with its siblings"`
-	SnapshotID string            `json:"snapshot_id,omitempty" doc:"Snapshot that it was created from, or checkpoint that it was rolled back to"`
+	SnapshotID string            `json:"snapshot_id,omitempty" doc:"Snapshot that it was created from, or the checkpoint that it was last taken at or rolled back to"`
 	Idle       *IdlePolicy       `json:"idle,omitempty" doc:"When it goes to sleep by itself"`
 	Error      *Error            `json:"error,omitempty" doc:"Why it failed"`
 }
 
 // CreateSandbox is the body of POST /v1/sandboxes. Everything has a default.
 type CreateSandbox struct {
-	Template     string            `json:"template,omitempty" doc:"Template name" default:"base"`
+	Template     string            `json:"template,omitempty" doc:"Template name; default base, or that of from_snapshot"`
 	TTLSeconds   *int              `json:"ttl_seconds,omitempty" minimum:"1" maximum:"2592000" doc:"Deleted after this long; default 3600"`
 	Metadata     map[string]string `json:"metadata,omitempty" doc:"Labels: at most 64, keys of at most 128 bytes, 64 KiB in all"`
 	Env          map[string]string `json:"env,omitempty" doc:"Environment of every process"`

@@ -3,19 +3,20 @@ package api
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
 // SnapshotPrefix begins the id of every snapshot.
 const SnapshotPrefix = "snap-"
 
-var snapshotIDPattern = regexp.MustCompile(`^snap-[a-z0-9]{20}$`)
+var snapshotIDPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^snap-[a-z0-9]{20}$`) })
 
 // NewSnapshotID makes the id of a snapshot: SnapshotPrefix and 20 characters.
 func NewSnapshotID() string { return SnapshotPrefix + NewID() }
 
 // ValidSnapshotID reports whether s has the form of a snapshot id.
-func ValidSnapshotID(s string) bool { return snapshotIDPattern.MatchString(s) }
+func ValidSnapshotID(s string) bool { return snapshotIDPattern().MatchString(s) }
 
 // LooksLikeSnapshotID reports whether s can only be meant as an id: names of
 // snapshots may not begin like one.

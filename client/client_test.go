@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -155,8 +156,12 @@ func TestRetries(t *testing.T) {
 		tries int32
 	}{
 		"get, busy": {func(c *client.Client) error { _, err := c.Me(t.Context()); return err }, busy, 503, 3},
-		"post, busy": {func(c *client.Client) error {
+		"create, busy": {func(c *client.Client) error {
 			_, err := c.Sandboxes.Create(t.Context(), api.CreateSandbox{})
+			return err
+		}, busy, 503, 3},
+		"post, busy": {func(c *client.Client) error {
+			_, err := c.Sandboxes.Handle(api.NewID()).Fork(t.Context(), api.Fork{})
 			return err
 		}, busy, 503, 1},
 		"get, refused":  {func(c *client.Client) error { _, err := c.Me(t.Context()); return err }, api.Envelope{Error: api.Errorf(api.CodeForbidden, "no")}, 403, 1},
@@ -187,6 +192,30 @@ func TestRetries(t *testing.T) {
 			t.Errorf("%+v, %v", me, err)
 		}
 	})
+}
+
+// A create is repeated with its key, and another create has another.
+func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var keys []string
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		keys = append(keys, r.Header.Get("Idempotency-Key"))
+		if len(keys) == 1 {
+			panic(http.ErrAbortHandler) // cuts the connection
+		}
+		answer(w, 201, api.Sandbox{ID: api.NewID()})
+	})
+	for range 2 {
+		if _, err := c.Sandboxes.Create(t.Context(), api.CreateSandbox{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(keys) != 3 || keys[0] == "" || keys[0] != keys[1] || keys[1] == keys[2] {
+		t.Errorf("keys %q", keys)
+	}
 }
 
 func TestContextEndsCalls(t *testing.T) {

@@ -150,23 +150,13 @@ type Process struct {
 	run *run
 }
 
-// Signal sends SIGTERM or SIGKILL; other signals are request.unsupported.
+// Signal sends a signal to the process, not to its children.
 func (p *Process) Signal(ctx context.Context, sig syscall.Signal) error {
-	name := ""
-	switch sig {
-	case syscall.SIGTERM:
-		name = "SIGTERM"
-	case syscall.SIGKILL:
-		name = "SIGKILL"
-	default:
-		return api.Errorf(api.CodeUnsupported, "signal %d cannot be sent to a sandbox", int(sig)).
-			WithHint("Send SIGTERM or SIGKILL, or run kill in the sandbox.")
-	}
 	if err := ctx.Err(); err != nil {
 		return p.run.c.transportError(ctx, err)
 	}
 	// A write that its context ends would take the connection with it.
-	return p.run.send(p.run.ctx, api.ExecInput{Type: "signal", Signal: name})
+	return p.run.send(p.run.ctx, api.ExecInput{Type: "signal", Signal: signalName(sig)})
 }
 
 // Kill ends the process at once.

@@ -37,8 +37,12 @@ type request struct {
 	body   io.Reader // sent as it is, instead of in
 	length int64     // of body; -1 or 0 with a body is unknown
 	accept string    // default application/json
-	once   bool      // never tried again
+	header http.Header
+	once   bool   // never tried again
+	key    string // Idempotency-Key: the server does it once, however often it is sent
 }
+
+func (r request) idempotent() bool { return r.method == http.MethodGet || r.key != "" }
 
 // endpoint gives the URL of an API path.
 func (c *Client) endpoint(path []string, query url.Values) *url.URL {
@@ -88,12 +92,12 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 		again, wait := false, retryBase<<min(try, 5)
 		wait -= rand.N(wait / 2)
 		if err != nil {
-			again = notConnected(err) && stream.n.Load() == 0 || r.method == http.MethodGet && ctx.Err() == nil
+			again = notConnected(err) && stream.n.Load() == 0 || r.idempotent() && ctx.Err() == nil
 			err = c.transportError(ctx, err)
 			again = again && api.CodeOf(err) == api.CodeServerUnreachable
 		} else {
 			coded := c.responseError(resp)
-			again = r.method == http.MethodGet && retryable(resp.StatusCode, coded)
+			again = r.idempotent() && retryable(resp.StatusCode, coded)
 			if s, e := strconv.Atoi(resp.Header.Get("Retry-After")); e == nil && s >= 0 {
 				wait = max(wait, time.Duration(s)*time.Second)
 			}
@@ -108,7 +112,7 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	}
 }
 
-// retryable reports whether the same GET can succeed soon. A fault of the
+// retryable reports whether the same request can succeed soon. A fault of the
 // server itself is not among them: it rarely heals within a second.
 func retryable(status int, err *api.Error) bool {
 	if err.Code == api.CodeNotAServer {
@@ -151,9 +155,15 @@ func (c *Client) try(ctx context.Context, r request, raw []byte, stream *counted
 	} else if raw != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if r.key != "" {
+		req.Header.Set("Idempotency-Key", r.key)
+	}
 	req.Header.Set("Accept", "application/json")
 	if r.accept != "" {
 		req.Header.Set("Accept", r.accept)
+	}
+	for k, v := range r.header {
+		req.Header[k] = v
 	}
 	return c.http.Do(req)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/coder/websocket"
@@ -124,35 +125,41 @@ func (c *Cmd) closePipes() {
 	}
 }
 
-// dialExec opens the WebSocket. Only failures to connect are tried again.
-func (c *Client) dialExec(ctx context.Context, path []string) (*run, error) {
+// dialSocket opens a WebSocket. Only failures to connect are tried again.
+func (c *Client) dialSocket(ctx context.Context, path []string, query url.Values) (*websocket.Conn, http.Header, error) {
 	if err := checkPath(path); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var conn *websocket.Conn
 	for try := 0; ; try++ {
 		refusal := &refusal{next: c.http.Transport}
 		hc := *c.http
 		hc.Transport = refusal
-		var err error
-		conn, _, err = websocket.Dial(ctx, c.endpoint(path, nil).String(), &websocket.DialOptions{
+		conn, resp, err := websocket.Dial(ctx, c.endpoint(path, query).String(), &websocket.DialOptions{
 			HTTPClient: &hc, HTTPHeader: c.header(), CompressionMode: websocket.CompressionDisabled,
 		})
 		if err == nil {
-			break
+			conn.SetReadLimit(socketMessageLimit)
+			return conn, resp.Header, nil
 		}
 		if refusal.answer != nil {
-			return nil, c.responseError(refusal.answer)
+			return nil, nil, c.responseError(refusal.answer)
 		}
 		coded := c.transportError(ctx, err)
 		if !notConnected(err) || try >= c.retries || api.CodeOf(coded) != api.CodeServerUnreachable {
-			return nil, coded
+			return nil, nil, coded
 		}
 		if !sleep(ctx, retryBase<<try) {
-			return nil, c.transportError(ctx, ctx.Err())
+			return nil, nil, c.transportError(ctx, ctx.Err())
 		}
 	}
-	conn.SetReadLimit(socketMessageLimit)
+}
+
+// dialExec opens the WebSocket of a command.
+func (c *Client) dialExec(ctx context.Context, path []string) (*run, error) {
+	conn, _, err := c.dialSocket(ctx, path, nil)
+	if err != nil {
+		return nil, err
+	}
 	r := &run{c: c, conn: conn, read: make(chan struct{}), watch: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return r, nil

@@ -15,12 +15,13 @@ import (
 type Sandboxes struct{ c *Client }
 
 // Create starts a sandbox, from a template or a snapshot, and returns when
-// commands can run in it. Failures carry, among others, template.not_found,
+// commands can run in it. A create whose answer was lost is repeated and gives the
+// same sandbox. Failures carry, among others, template.not_found,
 // snapshot.not_found, snapshot.incompatible, quota.sandboxes_exceeded,
 // capacity.unavailable, request.invalid.
 func (s *Sandboxes) Create(ctx context.Context, in api.CreateSandbox) (*Sandbox, error) {
 	var rec api.Sandbox
-	if err := s.c.call(ctx, request{method: http.MethodPost, path: []string{"v1", "sandboxes"}, in: in}, &rec); err != nil {
+	if err := s.c.call(ctx, request{method: http.MethodPost, path: []string{"v1", "sandboxes"}, in: in, key: api.NewID()}, &rec); err != nil {
 		return nil, err
 	}
 	return s.adopt(rec), nil

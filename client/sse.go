@@ -10,7 +10,7 @@ import (
 )
 
 // sseLineLimit bounds one line of a stream of events.
-const sseLineLimit = 8 << 20
+const sseLineLimit = 32 << 20
 
 // sseEvent is one server-sent event.
 type sseEvent struct {

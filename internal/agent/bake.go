@@ -153,6 +153,9 @@ func (c *catalogue) bakeSteps() []step[*bake] {
 // settleTimeout bounds each program that a guest runs before its snapshot.
 const settleTimeout = 20 * time.Second
 
+// codeTimeout bounds the start of a template's code contexts.
+const codeTimeout = 2 * time.Minute
+
 // settle lets the guest do once what sandboxes do first, so that every restored
 // one finds its programs and the daemon's own memory warm. A template without
 // some of the programs is served as well.
@@ -175,6 +178,21 @@ func (a *Agent) settle(ctx context.Context, b *bake) error {
 			}
 			a.log.Debug("a program did not run before the snapshot", "template", b.template, "line", line, "error", err)
 		}
+	}
+	return a.warmCode(ctx, b, client)
+}
+
+// warmCode waits for the code contexts that the image asks for, so that every
+// restored sandbox has them. Without them it serves as well.
+func (a *Agent) warmCode(ctx context.Context, b *bake, client *guest.Client) error {
+	limited, cancel := context.WithTimeout(ctx, codeTimeout)
+	defer cancel()
+	err := client.WarmCode(limited)
+	if err != nil && ctx.Err() != nil {
+		return contextError(ctx)
+	}
+	if err != nil {
+		a.log.Warn("the code contexts of a template did not start before the snapshot", "template", b.template, "error", err)
 	}
 	return nil
 }

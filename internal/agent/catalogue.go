@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -68,6 +69,9 @@ func newCatalogue(a *Agent) *catalogue {
 // nothing can use any more.
 func (c *catalogue) run(ctx context.Context) {
 	for _, t := range c.agent.cfg.Templates {
+		if t.OnDemand {
+			continue
+		}
 		d, probe, err := c.agent.drivers.usable(ctx, "")
 		if err == nil {
 			_, err = c.resolve(ctx, t.Name, d, probe, sizes{})
@@ -79,6 +83,16 @@ func (c *catalogue) run(ctx context.Context) {
 	if err := c.prune(); err != nil && ctx.Err() == nil {
 		c.agent.log.Warn("old snapshots could not be removed", "error", err)
 	}
+}
+
+// canonical gives the name of a template that may be an alias of it.
+func (c *catalogue) canonical(name string) string {
+	for _, t := range c.agent.cfg.Templates {
+		if slices.Contains(t.Aliases, name) {
+			return t.Name
+		}
+	}
+	return name
 }
 
 // resolve gives what a create of the template starts from, and waits until it

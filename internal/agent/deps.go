@@ -45,6 +45,11 @@ type Template struct {
 	// is called once in each run of the agent. Nil when images of this name come
 	// by other means.
 	Build func(ctx context.Context, report image.Progress) (image.Image, error)
+	// Aliases are more names that Create knows it by.
+	Aliases []string
+	// OnDemand leaves building and baking to the first create: nothing is made
+	// at the start of the agent, and readiness does not wait for it.
+	OnDemand bool
 	// Stale lets an image that has the template's name already serve when
 	// Build fails, as it does for a recipe on a host without network.
 	Stale bool

@@ -108,12 +108,13 @@ func bounded[T any](ctx context.Context, limit time.Duration, what string, work 
 // networkOf says a slot in the driver's words.
 func networkOf(s hostnet.Slot) driver.Network {
 	return driver.Network{
-		Namespace: s.Namespace,
-		Interface: s.Interface,
-		MAC:       s.MAC,
-		Address:   s.Address,
-		Gateway:   s.Gateway,
-		MTU:       s.MTU,
+		Namespace:  s.Namespace,
+		Interface:  s.Interface,
+		MAC:        s.MAC,
+		Address:    s.Address,
+		Gateway:    s.Gateway,
+		GatewayMAC: s.GatewayMAC,
+		MTU:        s.MTU,
 	}
 }
 

@@ -19,6 +19,7 @@ func (a *Agent) resolveTemplate(ctx context.Context, c *creation) error {
 	if err != nil {
 		return err
 	}
+	c.spec.Template = a.catalogue.canonical(c.spec.Template)
 	o, err := a.catalogue.resolve(ctx, c.spec.Template, d, probe, sizesOf(c.spec))
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ func (a *Agent) Templates(ctx context.Context) ([]api.Template, error) {
 // describe gives the state of one template.
 func (c *catalogue) describe(name string) api.Template {
 	s := c.sizes(name)
-	t := api.Template{Name: name, CPU: s.cpu, MemoryMB: s.memoryMB, DiskMB: s.diskMB}
+	t := api.Template{Name: name, Aliases: c.own[name].Aliases, CPU: s.cpu, MemoryMB: s.memoryMB, DiskMB: s.diskMB}
 	failed := c.failed.last(buildKey(name))
 	img, err := c.agent.cfg.Images.Resolve(name)
 	if err == nil {
@@ -57,6 +57,8 @@ func (c *catalogue) describe(name string) api.Template {
 		t.Status, t.Error = "failed", api.AsError(failed)
 	case err != nil && api.CodeOf(err) != api.CodeTemplateNotFound:
 		t.Status, t.Error = "failed", api.AsError(err)
+	case err != nil && c.own[name].OnDemand:
+		t.Status, t.Progress = "on_demand", "built when it is first used"
 	case err != nil:
 		t.Status, t.Progress = "building", "waiting to be built"
 	default:
@@ -91,6 +93,9 @@ func (c *catalogue) ready(ctx context.Context) (bool, string) {
 		return false, api.AsError(err).Message
 	}
 	for _, own := range c.agent.cfg.Templates {
+		if own.OnDemand {
+			continue
+		}
 		t := c.describe(own.Name)
 		switch {
 		case t.Status == "failed":

@@ -19,31 +19,58 @@ func (a *Agent) Usage(ctx context.Context, id string) (api.Metrics, error) {
 	if err != nil {
 		return api.Metrics{}, err
 	}
-	m, _, err := s.current()
+	out, u, now, err := s.usage(ctx)
 	if err != nil {
 		return api.Metrics{}, err
+	}
+	out.HostCPUPercent = s.cpuPercent(u, now)
+	return out, nil
+}
+
+// Usages is Usage of every running or paused sandbox, and does not count as a
+// reading.
+func (a *Agent) Usages(ctx context.Context) (map[string]api.Metrics, error) {
+	if err := a.await(ctx); err != nil {
+		return nil, err
+	}
+	out := map[string]api.Metrics{}
+	for _, s := range a.all() {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if m, _, _, err := s.usage(ctx); err == nil {
+			out[s.id] = m
+		}
+	}
+	return out, nil
+}
+
+// usage measures a sandbox that has a machine.
+func (s *sandbox) usage(ctx context.Context) (api.Metrics, driver.Usage, time.Time, error) {
+	m, _, err := s.current()
+	if err != nil {
+		return api.Metrics{}, driver.Usage{}, time.Time{}, err
 	}
 	u, err := m.Usage(ctx)
 	if err != nil {
-		return api.Metrics{}, err
+		return api.Metrics{}, driver.Usage{}, time.Time{}, err
 	}
 	now := time.Now()
 	out := api.Metrics{
-		PID:            u.PID,
-		UptimeSeconds:  max(0, now.Sub(u.StartedAt).Seconds()),
-		HostCPUPercent: s.cpuPercent(u, now),
-		CPUSeconds:     u.CPU.Seconds(),
-		HostRSSBytes:   u.MemoryBytes,
-		MemoryLimit:    u.MemoryLimit,
-		DiskUsedBytes:  u.DiskBytes,
-		DiskLimit:      u.DiskLimit,
-		Processes:      u.Tasks,
+		PID:           u.PID,
+		UptimeSeconds: max(0, now.Sub(u.StartedAt).Seconds()),
+		CPUSeconds:    u.CPU.Seconds(),
+		HostRSSBytes:  u.MemoryBytes,
+		MemoryLimit:   u.MemoryLimit,
+		DiskUsedBytes: u.DiskBytes,
+		DiskLimit:     u.DiskLimit,
+		Processes:     u.Tasks,
 	}
 	if slot := s.record().Slot; slot != nil {
 		out.RxBytes = counter(slot.HostInterface, "tx_bytes")
 		out.TxBytes = counter(slot.HostInterface, "rx_bytes")
 	}
-	return out, nil
+	return out, u, now, nil
 }
 
 // cpuPercent gives the CPU use between the last reading and this one.

@@ -52,7 +52,8 @@ func parseExec(req api.Exec) (guest.Command, error) {
 	}
 	return guest.Command{
 		Cmd: argv[0], Args: argv[1:], Env: req.Env, Cwd: req.Cwd, User: user,
-		Stdin:   req.Stdin != nil,
+		Tag:     req.Tag,
+		Stdin:   req.Stdin != nil || req.KeepStdin,
 		Timeout: time.Duration(req.TimeoutSeconds * float64(time.Second)),
 	}, nil
 }
@@ -104,6 +105,9 @@ func checkExec(req api.Exec) error {
 		return invalid("cwd", "cwd must be a path of at most %d bytes without NUL", maxCwd)
 	}
 	if err := checkName("user", req.User); err != nil {
+		return err
+	}
+	if err := checkTag(req.Tag); err != nil {
 		return err
 	}
 	if t := req.TimeoutSeconds; math.IsNaN(t) || t < 0 || t > maxTimeout {

@@ -32,6 +32,8 @@ type Deps struct {
 	Host   host.Host
 	Log    *slog.Logger
 	Limits Limits
+	// Woken hears of every wake; may be nil.
+	Woken func(api.Sandbox)
 }
 
 // Limits bounds what callers may ask for. Zero fields take the defaults.
@@ -71,6 +73,7 @@ type Service struct {
 	host   host.Host
 	log    *slog.Logger
 	limits Limits
+	woken  func(api.Sandbox)
 
 	records   records
 	locks     locks
@@ -81,6 +84,7 @@ type Service struct {
 	idler     idler
 	events    eventLog
 	reaper    reaper
+	series    series
 	hostID    atomic.Pointer[string]
 
 	background sync.WaitGroup // what goes on although its request has ended
@@ -93,6 +97,7 @@ func New(d Deps) *Service {
 		host:   d.Host,
 		log:    d.Log,
 		limits: d.Limits.withDefaults(),
+		woken:  d.Woken,
 		events: eventLog{store: d.Store, log: d.Log, kick: make(chan struct{}, 1)},
 		reaper: reaper{kick: make(chan struct{}, 1)},
 		idler:  idler{kick: make(chan struct{}, 1)},
@@ -101,7 +106,8 @@ func New(d Deps) *Service {
 }
 
 // Run brings rows and host together at the start and from then on, ends
-// sandboxes whose lifetime is over, puts idle ones to sleep, and writes events. It returns when ctx has
+// sandboxes whose lifetime is over, puts idle ones to sleep, measures the use of
+// all, and writes events. It returns when ctx has
 // ended and everything it began is done. Callers end it after the last request,
 // so that the events of that are written too.
 func (s *Service) Run(ctx context.Context) error {
@@ -111,6 +117,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { s.runReaper(ctx); return nil })
 	g.Go(func() error { s.runChanges(ctx); return nil })
 	g.Go(func() error { s.runIdle(ctx); return nil })
+	g.Go(func() error { s.runSeries(ctx); return nil })
 	err := g.Wait()
 	s.background.Wait()
 	s.records.close()

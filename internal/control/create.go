@@ -18,10 +18,15 @@ import (
 // host's work, one update. If the client leaves before the answer the sandbox
 // is removed again, since nobody knows its id.
 func (s *Service) Create(ctx context.Context, who auth.Identity, req api.CreateSandbox) (api.Sandbox, error) {
+	return s.makeSandbox(ctx, who, store.Idempotency{}, req)
+}
+
+func (s *Service) makeSandbox(ctx context.Context, who auth.Identity, once store.Idempotency, req api.CreateSandbox) (api.Sandbox, error) {
 	row, spec, err := s.plan(who, req)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
+	row.Idempotency = once
 	if req.FromSnapshot != "" {
 		snap, unpin, err := s.originOf(ctx, who, req, row, &spec)
 		if err != nil {

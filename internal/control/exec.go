@@ -91,7 +91,7 @@ func (s *Service) StartCommand(ctx context.Context, who auth.Identity, id string
 		return nil, nil, err
 	}
 	if req.Stdin != nil {
-		feed(ctx, client, proc.PID(), *req.Stdin)
+		feed(ctx, client, proc.PID(), *req.Stdin, req.KeepStdin)
 	}
 	return proc, client, nil
 }

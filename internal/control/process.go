@@ -56,11 +56,11 @@ func (s *Service) run(ctx context.Context, who auth.Identity, id string, req api
 	switch {
 	case req.Stdin == nil:
 	case req.Background:
-		feed(ctx, client, r.proc.PID(), *req.Stdin)
+		feed(ctx, client, r.proc.PID(), *req.Stdin, req.KeepStdin)
 	default:
 		// It is fed beside the reading of its output: it may answer before
 		// it has read all, and neither side may wait for the other.
-		r.feeding.Go(func() { feed(ctx, client, r.proc.PID(), *req.Stdin) })
+		r.feeding.Go(func() { feed(ctx, client, r.proc.PID(), *req.Stdin, req.KeepStdin) })
 	}
 	return r, nil
 }
@@ -175,9 +175,9 @@ func kill(ctx context.Context, client *guest.Client, pid int) {
 	_ = client.KillTree(ctx, pid) // it may have ended by itself, or the sandbox may be gone
 }
 
-// feed writes standard input and closes it. A command that ends without reading
-// it is nothing to complain about.
-func feed(ctx context.Context, client *guest.Client, pid int, text string) {
+// feed writes standard input and closes it unless more may come. A command that
+// ends without reading it is nothing to complain about.
+func feed(ctx context.Context, client *guest.Client, pid int, text string, more bool) {
 	for len(text) > 0 {
 		n := min(len(text), stdinChunk)
 		if err := client.SendInput(ctx, pid, []byte(text[:n])); err != nil {
@@ -185,5 +185,7 @@ func feed(ctx context.Context, client *guest.Client, pid int, text string) {
 		}
 		text = text[n:]
 	}
-	_ = client.CloseStdin(ctx, pid)
+	if !more {
+		_ = client.CloseStdin(ctx, pid)
+	}
 }

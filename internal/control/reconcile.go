@@ -29,6 +29,9 @@ func (s *Service) runReconcile(ctx context.Context) {
 			if _, err := s.store.PruneLineage(ctx, pruned.Add(-keepLineage)); err != nil && ctx.Err() == nil {
 				s.log.Warn("removing old lineages failed", "error", err)
 			}
+			if _, err := s.store.PruneIdempotency(ctx, pruned.Add(-keepIdempotency)); err != nil && ctx.Err() == nil {
+				s.log.Warn("removing old idempotency keys failed", "error", err)
+			}
 			if _, err := s.store.PruneEvents(ctx, pruned.Add(-keepEvents), pruned.Add(-keepAllEvents)); err != nil && ctx.Err() == nil {
 				s.log.Warn("removing old events failed", "error", err)
 			}

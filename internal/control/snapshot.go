@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"regexp"
+	"sync"
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/auth"
@@ -170,12 +171,12 @@ func noSnapshot(idOrName string) error {
 	return api.Errorf(api.CodeSnapshotNotFound, "there is no snapshot %.140q", idOrName)
 }
 
-var snapshotName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
+var snapshotName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`) })
 
 // validSnapshotName reports whether a name can be given: one that begins like an
 // id could be meant as one.
 func validSnapshotName(name string) bool {
-	return snapshotName.MatchString(name) && !api.LooksLikeSnapshotID(name)
+	return snapshotName().MatchString(name) && !api.LooksLikeSnapshotID(name)
 }
 
 // checkSnapshotName takes no name at all as well.

@@ -310,7 +310,7 @@ func TestExportAndImport(t *testing.T) {
 	_, err = elsewhere.ImportSnapshot(t.Context(), mallory, "two", strings.NewReader(string(data)))
 	wantCode(t, err, api.CodeSnapshotExists)
 	_, err = elsewhere.ImportSnapshot(t.Context(), mallory, "three", strings.NewReader("no snapshot"))
-	wantCode(t, err, api.CodeSnapshotCorrupt)
+	wantCode(t, err, api.CodeInvalidRequest)
 	_, err = elsewhere.GetSnapshot(t.Context(), mallory, "three")
 	wantCode(t, err, api.CodeSnapshotNotFound)
 }

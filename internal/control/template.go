@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/auth"
@@ -23,7 +24,7 @@ func (s *Service) Template(ctx context.Context, who auth.Identity, name string) 
 		return api.Template{}, err
 	}
 	for _, t := range list.Templates {
-		if t.Name == name {
+		if t.Name == name || slices.Contains(t.Aliases, name) {
 			return t, nil
 		}
 	}

@@ -54,6 +54,11 @@ func (s *Service) ImportSnapshot(ctx context.Context, who auth.Identity, name st
 	err = s.makeSnapshot(ctx, snap, func() (host.Snapshot, error) {
 		return s.host.Import(ctx, host.SnapshotSpec{ID: snap.ID}, file)
 	})
+	if api.CodeOf(err) == api.CodeSnapshotCorrupt {
+		// Nothing of ours is damaged: the file is.
+		return api.Snapshot{}, api.Wrap(api.CodeInvalidRequest, err, "the file is not a whole export of a snapshot: %s", api.AsError(err).Message).
+			WithHint("Export the snapshot again; a transfer that was cut off leaves a file like this.")
+	}
 	if err != nil {
 		return api.Snapshot{}, err
 	}

@@ -122,6 +122,9 @@ func (s *Service) wake(ctx context.Context, row *store.Sandbox) error {
 		return err
 	}
 	s.emit(row, EventWoken, map[string]string{"boot_mode": string(row.Boot.Mode)})
+	if s.woken != nil {
+		s.woken(external(row))
+	}
 	return nil
 }
 

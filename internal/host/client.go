@@ -118,6 +118,11 @@ func (c *Client) Usage(ctx context.Context, id string) (api.Metrics, error) {
 	return call[api.Metrics](ctx, c, http.MethodGet, "usage", byID(id), nil)
 }
 
+// Usages implements Host.
+func (c *Client) Usages(ctx context.Context) (map[string]api.Metrics, error) {
+	return call[map[string]api.Metrics](ctx, c, http.MethodGet, "usages", nil, nil)
+}
+
 // Templates implements Host.
 func (c *Client) Templates(ctx context.Context) ([]api.Template, error) {
 	return call[[]api.Template](ctx, c, http.MethodGet, "templates", nil, nil)

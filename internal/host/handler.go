@@ -29,7 +29,7 @@ func NewHandler(h Host, log *slog.Logger) *Handler {
 	answer := func(op string, f func(r *http.Request) (any, error)) {
 		method := http.MethodPost
 		switch op {
-		case "info", "get", "list", "usage", "templates", "get-snapshot", "snapshots":
+		case "info", "get", "list", "usage", "usages", "templates", "get-snapshot", "snapshots":
 			method = http.MethodGet
 		}
 		s.mux.HandleFunc(method+" "+pathPrefix+op, func(w http.ResponseWriter, r *http.Request) {
@@ -49,6 +49,7 @@ func NewHandler(h Host, log *slog.Logger) *Handler {
 	answer("pause", func(r *http.Request) (any, error) { return struct{}{}, h.Pause(r.Context(), id(r)) })
 	answer("resume", func(r *http.Request) (any, error) { return struct{}{}, h.Resume(r.Context(), id(r)) })
 	answer("usage", func(r *http.Request) (any, error) { return h.Usage(r.Context(), id(r)) })
+	answer("usages", func(r *http.Request) (any, error) { return h.Usages(r.Context()) })
 	answer("templates", func(r *http.Request) (any, error) { return h.Templates(r.Context()) })
 	answer("fork", s.fork)
 	answer("hibernate", func(r *http.Request) (any, error) { return struct{}{}, h.Hibernate(r.Context(), id(r)) })

@@ -51,7 +51,8 @@ type Host interface {
 	// a running one it answers the record.
 	Wake(ctx context.Context, id string) (Sandbox, error)
 	// Rollback replaces a running, paused or hibernated sandbox by a snapshot of
-	// it, with the same id and address. If it fails the sandbox is as before.
+	// it, with the same id and, unless it was hibernated, the same address. If it
+	// fails the sandbox is as before.
 	Rollback(ctx context.Context, id, snapshot string) (Sandbox, error)
 
 	// Snapshot takes a snapshot of a running or paused sandbox, which goes on.
@@ -72,6 +73,9 @@ type Host interface {
 	Dial(ctx context.Context, id string, port int) (net.Conn, error)
 
 	Usage(ctx context.Context, id string) (api.Metrics, error)
+	// Usages is Usage of every running or paused sandbox at once, by id, without
+	// what is relative to the last reading. One that cannot be measured is left out.
+	Usages(ctx context.Context) (map[string]api.Metrics, error)
 
 	// Templates lists what Create may name, with the progress of builds.
 	Templates(ctx context.Context) ([]api.Template, error)

@@ -33,6 +33,7 @@ func TestAnswersAreTheSameOverTheWire(t *testing.T) {
 	same(t, l, c, func(h host.Host) (any, error) { return h.Get(ctx(t), spec.ID) })
 	same(t, l, c, func(h host.Host) (any, error) { return h.List(ctx(t)) })
 	same(t, l, c, func(h host.Host) (any, error) { return h.Usage(ctx(t), spec.ID) })
+	same(t, l, c, func(h host.Host) (any, error) { return h.Usages(ctx(t)) })
 	same(t, l, c, func(h host.Host) (any, error) { return h.Templates(ctx(t)) })
 	must(t, c.Pause(ctx(t), spec.ID))
 	must(t, c.Delete(ctx(t), spec.ID))

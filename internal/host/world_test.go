@@ -112,6 +112,16 @@ func (l *loopback) Usage(context.Context, string) (api.Metrics, error) {
 	return api.Metrics{PID: 7, MemoryLimit: 1 << 40}, nil
 }
 
+func (l *loopback) Usages(context.Context) (map[string]api.Metrics, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := map[string]api.Metrics{}
+	for id := range l.specs {
+		out[id] = api.Metrics{PID: 7, CPUSeconds: 1.5}
+	}
+	return out, nil
+}
+
 func (l *loopback) Templates(context.Context) ([]api.Template, error) {
 	return []api.Template{{Name: "base", Status: "ready"}}, nil
 }

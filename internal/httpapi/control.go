@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/auth"
@@ -14,6 +15,7 @@ import (
 // method authorises the caller itself, and its errors carry api codes.
 type Control interface {
 	Create(ctx context.Context, who auth.Identity, req api.CreateSandbox) (api.Sandbox, error)
+	CreateOnce(ctx context.Context, who auth.Identity, key string, req api.CreateSandbox) (api.Sandbox, error)
 	Get(ctx context.Context, who auth.Identity, id string) (api.Sandbox, error)
 	List(ctx context.Context, who auth.Identity, q control.ListQuery) (api.SandboxList, error)
 	Delete(ctx context.Context, who auth.Identity, id string) error
@@ -46,10 +48,25 @@ type Control interface {
 	ExecStream(ctx context.Context, who auth.Identity, id string, req api.Exec, emit func(api.ExecEvent) error) error
 	StartCommand(ctx context.Context, who auth.Identity, id string, req api.Exec) (*guest.Process, *guest.Client, error)
 
+	GitClone(ctx context.Context, who auth.Identity, id string, req api.GitClone) (api.GitStatus, error)
+	GitStatus(ctx context.Context, who auth.Identity, id string, req api.GitRepo) (api.GitStatus, error)
+	GitDiff(ctx context.Context, who auth.Identity, id string, req api.GitDiff) (api.GitPatch, error)
+	GitAdd(ctx context.Context, who auth.Identity, id string, req api.GitAdd) (api.GitStatus, error)
+	GitCommit(ctx context.Context, who auth.Identity, id string, req api.GitCommitRequest) (api.GitCommit, error)
+	GitBranches(ctx context.Context, who auth.Identity, id string, req api.GitBranchRequest) (api.GitBranches, error)
+	GitCheckout(ctx context.Context, who auth.Identity, id string, req api.GitCheckout) (api.GitStatus, error)
+	GitPull(ctx context.Context, who auth.Identity, id string, req api.GitSync) (api.GitStatus, error)
+	GitPush(ctx context.Context, who auth.Identity, id string, req api.GitSync) (api.GitStatus, error)
+	GitLog(ctx context.Context, who auth.Identity, id string, req api.GitLogRequest) (api.GitLog, error)
+
 	Events(ctx context.Context, who auth.Identity, id string, q control.EventQuery) ([]api.Event, error)
 	FollowEvents(ctx context.Context, who auth.Identity, id string, since int64, emit func(api.Event) error) error
 	Logs(ctx context.Context, who auth.Identity, id string, o guest.LogOptions) (*guest.LogStream, error)
 	Metrics(ctx context.Context, who auth.Identity, id string) (api.Metrics, error)
+	Series(ctx context.Context, who auth.Identity, id string, span, step time.Duration) (api.MetricsSeries, error)
+	StartTerminal(ctx context.Context, who auth.Identity, id string, req api.Exec, size guest.Size) (*guest.Process, *guest.Client, error)
+	// Touch says that a byte of a stream moved.
+	Touch(id string)
 	Templates(ctx context.Context, who auth.Identity) (api.TemplateList, error)
 	Template(ctx context.Context, who auth.Identity, name string) (api.Template, error)
 	Ready(ctx context.Context) api.Health

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/coder/websocket"
@@ -56,20 +55,20 @@ func (a *API) execSocket(_ context.Context, in *SandboxPath) (*huma.StreamRespon
 }
 
 // runSocket runs one command for one connection. The command does not outlive
-// the connection unless it was started in the background.
+// the connection unless it was started in the background or by another call.
 func (a *API) runSocket(ctx context.Context, conn *websocket.Conn, id string) error {
 	defer conn.CloseNow()
 	conn.SetReadLimit(maxSocketMessage)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	req, err := readStart(ctx, conn)
+	first, err := readStart(ctx, conn)
 	if err != nil {
 		return a.closeSocket(ctx, conn, err)
 	}
-	proc, client, err := a.Control.StartCommand(ctx, who(ctx), id, *req)
+	proc, client, err := a.beginSocket(ctx, id, first)
 	if err != nil {
-		if name, ok := missingProgram(req, err); ok {
+		if name, ok := missingProgram(first.Exec, err); ok {
 			err = sendMissing(ctx, conn, name)
 		}
 		return a.closeSocket(ctx, conn, err)
@@ -87,7 +86,7 @@ func (a *API) runSocket(ctx context.Context, conn *websocket.Conn, id string) er
 	err = s.writeOutput(ctx)
 	exited := err == nil
 	left := ctx.Err() != nil
-	if !exited && !req.Background {
+	if !exited && first.Type == "start" && !first.Exec.Background {
 		s.kill(ctx)
 	}
 	proc.Close() // the process has ended or goes on by itself
@@ -101,6 +100,20 @@ func (a *API) runSocket(ctx context.Context, conn *websocket.Conn, id string) er
 	<-reader
 	<-pings
 	return err
+}
+
+// beginSocket starts the command of the first message, or attaches to the process
+// it names.
+func (a *API) beginSocket(ctx context.Context, id string, first *api.ExecInput) (*guest.Process, *guest.Client, error) {
+	if first.Type == "start" {
+		return a.Control.StartCommand(ctx, who(ctx), id, *first.Exec)
+	}
+	client, err := a.Control.Guest(ctx, who(ctx), id)
+	if err != nil {
+		return nil, nil, err
+	}
+	proc, err := client.AttachReplay(ctx, first.PID)
+	return proc, client, err
 }
 
 // result says how the command ended, without its output, which has been sent.
@@ -118,7 +131,7 @@ func (s *socket) result(e *guest.Exit) *api.ExecResult {
 // exec calls answer it in a shell's way, with exit code 127.
 func missingProgram(req *api.Exec, err error) (string, bool) {
 	var e *api.Error
-	if !errors.As(err, &e) || e.Code != api.CodeProcessInvalid || e.Details["errno"] != "ENOENT" {
+	if req == nil || !errors.As(err, &e) || e.Code != api.CodeProcessInvalid || e.Details["errno"] != "ENOENT" {
 		return "", false
 	}
 	var name string
@@ -139,7 +152,7 @@ func sendMissing(ctx context.Context, conn *websocket.Conn, name string) error {
 }
 
 // readStart waits for the client's first message.
-func readStart(ctx context.Context, conn *websocket.Conn) (*api.Exec, error) {
+func readStart(ctx context.Context, conn *websocket.Conn) (*api.ExecInput, error) {
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
 	kind, data, err := conn.Read(ctx)
@@ -153,10 +166,14 @@ func readStart(ctx context.Context, conn *websocket.Conn) (*api.Exec, error) {
 	if err != nil {
 		return nil, err
 	}
-	if in.Type != "start" || in.Exec == nil {
-		return nil, api.Errorf(api.CodeInvalidRequest, "the first message must be of type start and have exec").With("field", "type")
+	switch {
+	case in.Type == "start" && in.Exec != nil:
+	case in.Type == "attach" && in.PID > 0:
+		in.Exec = nil
+	default:
+		return nil, api.Errorf(api.CodeInvalidRequest, "the first message must be of type start and have exec, or of type attach and have pid").With("field", "type")
 	}
-	return in.Exec, nil
+	return &in, nil
 }
 
 // decodeInput reads a text message as strictly as a request's body.
@@ -201,7 +218,7 @@ type socket struct {
 
 // writeOutput sends events until the command has ended, which is nil.
 func (s *socket) writeOutput(ctx context.Context) error {
-	if err := s.send(ctx, api.ExecEvent{Type: "start", PID: s.proc.PID()}); err != nil {
+	if err := s.send(ctx, api.ExecEvent{Type: "start", PID: s.proc.PID(), Skipped: s.proc.Skipped()}); err != nil {
 		return err
 	}
 	for {
@@ -279,13 +296,11 @@ func (s *socket) apply(ctx context.Context, in api.ExecInput) error {
 	case "close_stdin":
 		return s.client.CloseStdin(ctx, pid)
 	case "signal":
-		switch in.Signal {
-		case "SIGTERM":
-			return s.client.Signal(ctx, pid, syscall.SIGTERM)
-		case "SIGKILL":
-			return s.client.Signal(ctx, pid, syscall.SIGKILL)
+		sig, err := signalOf(in.Signal)
+		if err != nil {
+			return err
 		}
-		return api.Errorf(api.CodeInvalidRequest, "signal: expected SIGTERM or SIGKILL").With("field", "signal")
+		return s.client.Signal(ctx, pid, sig)
 	}
 	return api.Errorf(api.CodeInvalidRequest, "type: expected stdin, close_stdin or signal").With("field", "type")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/guest"
 )
 
 // FilePath is the part of a request that names a file. It is exported for the
@@ -49,25 +50,35 @@ func (a *API) statFile(ctx context.Context, in *FilePath) (*fileInfoOutput, erro
 	return fileInfo(http.StatusOK, info, err)
 }
 
-func (a *API) writeFile(_ context.Context, in *FilePath) (*huma.StreamResponse, error) {
-	return raw(func(w http.ResponseWriter, r *http.Request) {
-		ctx := r.Context()
-		client, err := a.Control.Guest(ctx, who(ctx), in.ID)
-		if err != nil {
-			a.refuse(w, r, err)
-			return
-		}
-		if err := client.WriteFile(ctx, in.Path, in.User, r.Body); err != nil {
-			a.refuse(w, r, err)
-			return
-		}
-		info, err := client.Stat(ctx, in.Path, in.User)
-		if err != nil {
-			a.fail(w, r, err)
-			return
-		}
-		writeJSON(w, http.StatusOK, info)
-	}), nil
+func (a *API) writeFile(_ context.Context, in *writeOptions) (*huma.StreamResponse, error) {
+	return raw(func(w http.ResponseWriter, r *http.Request) { a.receiveFile(w, r, in) }), nil
+}
+
+// receiveFile writes the body of a request into a file.
+func (a *API) receiveFile(w http.ResponseWriter, r *http.Request, in *writeOptions) {
+	switch {
+	case in.Atomic:
+		a.putFile(w, r, &in.FilePath, guest.PutOptions{Atomic: true})
+		return
+	case in.Offset >= 0:
+		a.putFile(w, r, &in.FilePath, guest.PutOptions{Offset: &in.Offset})
+		return
+	}
+	ctx := r.Context()
+	client, err := a.Control.Guest(ctx, who(ctx), in.ID)
+	if err == nil {
+		err = client.WriteFile(ctx, in.Path, in.User, r.Body)
+	}
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	info, err := client.Stat(ctx, in.Path, in.User)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, info)
 }
 
 func (a *API) removeFile(ctx context.Context, in *FilePath) (*nothing, error) {

@@ -32,7 +32,8 @@ var transport = &http.Transport{DisableKeepAlives: true}
 // rules: every answer is a field. Control and Keys themselves are tested where
 // they live, and together with this package in internal/server.
 type wire struct {
-	err     error // answer of everything, if set
+	onceKey string // of the last CreateOnce
+	err     error  // answer of everything, if set
 	sandbox api.Sandbox
 	result  api.ExecResult
 	stream  func(ctx context.Context, emit func(api.ExecEvent) error) error
@@ -64,6 +65,11 @@ func (f *wire) note(fn func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fn()
+}
+
+func (f *wire) CreateOnce(ctx context.Context, who auth.Identity, key string, req api.CreateSandbox) (api.Sandbox, error) {
+	f.onceKey = key
+	return f.Create(ctx, who, req)
 }
 
 func (f *wire) Create(_ context.Context, _ auth.Identity, req api.CreateSandbox) (api.Sandbox, error) {

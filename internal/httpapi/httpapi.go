@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/lsp"
 )
 
 // Limits of a request that is not a stream.
@@ -34,6 +36,10 @@ type Deps struct {
 	// States counts the sandboxes by state for /metrics; nil: not exported.
 	States func(ctx context.Context) (map[string]int, error)
 
+	// SignSecret is what signed URLs are made with, the same for all servers of
+	// one database; empty: none are made.
+	SignSecret []byte
+
 	// KeepAlive is the pause after which an idle stream sends a comment or a
 	// ping; zero: 15 s.
 	KeepAlive time.Duration
@@ -46,6 +52,9 @@ type API struct {
 	huma    huma.API
 	metrics *metrics
 	active  inflight
+	models  func() *modelDoor // made at the first use
+	door    atomic.Pointer[modelDoor]
+	lsp     lsp.Pool
 }
 
 // New makes the API. It starts nothing.
@@ -59,6 +68,11 @@ func New(deps Deps) *API {
 	installErrors()
 	a := &API{Deps: deps, mux: http.NewServeMux()}
 	a.metrics = newMetrics(deps.Registry)
+	a.models = sync.OnceValue(func() *modelDoor {
+		d := a.newModelDoor()
+		a.door.Store(d)
+		return d
+	})
 	a.huma = humago.New(a.mux, humaConfig(deps.Version.Version))
 	for _, r := range a.routes() {
 		a.register(r)
@@ -71,6 +85,15 @@ func New(deps Deps) *API {
 // Wait returns when no request is being served, streams and WebSockets
 // included, or with the error of ctx.
 func (a *API) Wait(ctx context.Context) error { return a.active.wait(ctx) }
+
+// Close ends what outlives requests: sessions and language servers. It is for
+// after the last request.
+func (a *API) Close() {
+	a.lsp.Close()
+	if d := a.door.Load(); d != nil {
+		d.close()
+	}
+}
 
 // inflight counts requests, and unlike a WaitGroup may be waited for while
 // one begins.

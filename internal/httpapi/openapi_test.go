@@ -96,7 +96,7 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%s: permission %d, security %v", name, r.permission, op.Security)
 		}
 		if r.permission != public {
-			path := strings.NewReplacer("{id}", "x", "{name}", "x", "{prefix}", "x", "{snapshot}", "x", "{checkpoint}", "x").Replace(r.path)
+			path := strings.NewReplacer("{id}", "x", "{name}", "x", "{prefix}", "x", "{snapshot}", "x", "{checkpoint}", "x", "{pid}", "7").Replace(r.path)
 			if resp := b.do(r.method, path, "", "Authorization", ""); resp.StatusCode != 401 {
 				t.Errorf("%s without a key: %d", name, resp.StatusCode)
 			}

@@ -24,21 +24,24 @@ func (a *API) readFile(ctx context.Context, in *readInput) (*huma.StreamResponse
 	if err != nil {
 		return nil, err
 	}
-	return raw(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Accept-Ranges", "bytes")
-		h.Set("X-Content-Type-Options", "nosniff") // the bytes are the sandbox's, not ours
-		from, length, ranged := parseRange(in.Range)
-		var err error
-		if r.Method == http.MethodHead || ranged {
-			err = sendDescribed(w, r, client, in, from, length, ranged)
-		} else {
-			err = sendWhole(w, r, client, in)
-		}
-		if err != nil {
-			a.fail(w, r, err)
-		}
-	}), nil
+	return raw(func(w http.ResponseWriter, r *http.Request) { a.sendFile(w, r, client, in) }), nil
+}
+
+// sendFile answers with the bytes of a file, or a range of them.
+func (a *API) sendFile(w http.ResponseWriter, r *http.Request, client *guest.Client, in *readInput) {
+	h := w.Header()
+	h.Set("Accept-Ranges", "bytes")
+	h.Set("X-Content-Type-Options", "nosniff") // the bytes are the sandbox's, not ours
+	from, length, ranged := parseRange(in.Range)
+	var err error
+	if r.Method == http.MethodHead || ranged {
+		err = sendDescribed(w, r, client, in, from, length, ranged)
+	} else {
+		err = sendWhole(w, r, client, in)
+	}
+	if err != nil {
+		a.fail(w, r, err)
+	}
 }
 
 // sendWhole answers with all of a file. An error means that nothing was sent.

@@ -3,9 +3,12 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pandastack/pandastack/internal/guest"
 )
 
 // route is one operation of the API.
@@ -39,7 +42,7 @@ const (
 // routes is the whole API: one row an operation.
 func (a *API) routes() []route {
 	const get, post, put, patch, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete
-	return []route{
+	all := []route{
 		{get, "/healthz", public, "health", "system", "Whether the server is alive", typed(a.health), nil},
 		{get, "/readyz", public, "ready", "system", "Whether creates are fast yet", typed(a.ready), docReady},
 		{get, "/version", public, "version", "system", "What runs here", typed(a.version), nil},
@@ -64,6 +67,7 @@ func (a *API) routes() []route {
 		{post, sandbox + "/hibernate", anyKey, "hibernateSandbox", "sandboxes", "Put a sandbox to sleep on disk", typed(a.hibernate), docHibernate},
 		{post, sandbox + "/wake", anyKey, "wakeSandbox", "sandboxes", "Wake a hibernated sandbox", typed(a.wake), nil},
 		{get, sandbox + "/metrics", anyKey, "getMetrics", "sandboxes", "What a sandbox uses now", typed(a.getMetrics), nil},
+		{get, "/v1/metrics/sandbox/{id}", anyKey, "getMetricsSeries", "sandboxes", "What a sandbox used over the last while", typed(a.getSeries), docSeries},
 		{get, sandbox + "/logs", anyKey, "getLogs", "sandboxes", "Output of a sandbox's processes", typed(a.getLogs), docLogs},
 		{get, sandbox + "/events", anyKey, "getEvents", "sandboxes", "What happened to a sandbox", typed(a.getEvents), docEvents},
 
@@ -88,6 +92,28 @@ func (a *API) routes() []route {
 		{post, sandbox + "/exec", anyKey, "exec", "exec", "Run a command and wait for it", typed(a.exec), docExec},
 		{post, sandbox + "/exec/stream", anyKey, "execStream", "exec", "Run a command and follow its output", typed(a.execStream), docExecStream},
 		{get, sandbox + "/exec/ws", anyKey, "execWebSocket", "exec", "Run a command over a WebSocket", typed(a.execSocket), docExecSocket},
+		{get, sandbox + "/exec/pty", anyKey, "execTerminal", "exec", "Use a terminal over a WebSocket", typed(a.terminal), docTerminal},
+
+		{post, sandbox + "/code", anyKey, "runCode", "code", "Run code in a context", typed(a.runCode), docRunCode},
+		{get, sandbox + "/code/languages", anyKey, "sandboxLanguages", "code", "Languages that a sandbox can run", typed(a.sandboxLanguages), nil},
+		{post, sandbox + "/contexts", anyKey, "createContext", "code", "Create a code context", typed(a.createContext), docCreateContext},
+		{get, sandbox + "/contexts", anyKey, "listContexts", "code", "List code contexts", typed(a.listContexts), nil},
+		{del, sandbox + "/contexts/{context}", anyKey, "deleteContext", "code", "Delete a code context", typed(a.onContext((*guest.Client).DeleteContext)), nil},
+		{post, sandbox + "/contexts/{context}/restart", anyKey, "restartContext", "code", "Give a code context a new kernel", typed(a.onContext((*guest.Client).RestartContext)), nil},
+		{post, sandbox + "/contexts/{context}/interrupt", anyKey, "interruptContext", "code", "Interrupt what a code context runs", typed(a.onContext((*guest.Client).InterruptContext)), nil},
+		{get, "/v1/repl/languages", anyKey, "replLanguages", "code", "Languages that contexts know", typed(a.languages), nil},
+		{post, sandbox + "/repl", anyKey, "repl", "code", "Run code in the shared context of a language", typed(a.repl), docRepl},
+		{post, sandbox + "/repl/sessions", anyKey, "createSession", "code", "Create a code context", typed(a.createContext), docCreateContext},
+		{get, sandbox + "/repl/sessions", anyKey, "listSessions", "code", "List code contexts", typed(a.listSessions), nil},
+		{post, sandbox + "/repl/sessions/{context}/run", anyKey, "runInSession", "code", "Run code in a context", typed(a.runInSession), nil},
+		{del, sandbox + "/repl/sessions/{context}", anyKey, "deleteSession", "code", "Delete a code context", typed(a.onContext((*guest.Client).DeleteContext)), nil},
+
+		{get, sandbox + "/processes", anyKey, "listProcesses", "exec", "List processes", typed(a.listProcesses), nil},
+		{get, sandbox + "/processes/{pid}", anyKey, "attachProcess", "exec", "Follow a process that runs", typed(a.attachProcess), docAttach},
+		{del, sandbox + "/processes/{pid}", anyKey, "killProcess", "exec", "Kill a process and its descendants", typed(a.killProcess), docKillProcess},
+		{post, sandbox + "/processes/{pid}/stdin", anyKey, "feedProcess", "exec", "Write to a process's input", typed(a.feedProcess), docFeed},
+		{post, sandbox + "/processes/{pid}/stdin/close", anyKey, "closeStdin", "exec", "Give a process end of file", typed(a.closeStdin), nil},
+		{post, sandbox + "/processes/{pid}/signal", anyKey, "signalProcess", "exec", "Send a process a signal", typed(a.signalProcess), nil},
 
 		{get, sandbox + "/fs", anyKey, "readFile", "files", "Read a file", typed(a.readFile), docReadFile},
 		{put, sandbox + "/fs", anyKey, "writeFile", "files", "Write a file", typed(a.writeFile), docWriteFile},
@@ -97,7 +123,21 @@ func (a *API) routes() []route {
 		{post, sandbox + "/fs/dir", anyKey, "makeDir", "files", "Make a directory", typed(a.makeDir), docMakeDir},
 		{put, sandbox + "/fs/dir", anyKey, "putDir", "files", "Make a directory", typed(a.makeDir), docMakeDir},
 		{post, sandbox + "/fs/move", anyKey, "moveFile", "files", "Move or rename a file", typed(a.moveFile), nil},
+
+		{get, "/v1/lsp/languages", anyKey, "lspLanguages", "lsp", "Languages with language servers", typed(a.lspLanguages), nil},
+		{get, sandbox + "/lsp/{lang}", anyKey, "lspWebSocket", "lsp", "Talk to a language server", typed(a.lspSocket), docLSPSocket},
+
+		{post, "/mcp", anyKey, "mcp", "mcp", "Tools for models", typed(a.mcpPlatform), docMCP},
+		{get, "/mcp", anyKey, "mcpStream", "mcp", "What the server says by itself", typed(a.mcpPlatform), docMCP},
+		{del, "/mcp", anyKey, "mcpEnd", "mcp", "End a session", typed(a.mcpPlatform), docMCP},
+		{post, "/v1/mcp", anyKey, "mcpV1", "mcp", "Tools for models", typed(a.mcpPlatform), docMCP},
+		{get, "/v1/mcp", anyKey, "mcpV1Stream", "mcp", "What the server says by itself", typed(a.mcpPlatform), docMCP},
+		{del, "/v1/mcp", anyKey, "mcpV1End", "mcp", "End a session", typed(a.mcpPlatform), docMCP},
+		{post, sandbox + "/mcp", anyKey, "sandboxMCP", "mcp", "Tools for models, in one sandbox", typed(a.mcpSandbox), docMCP},
+		{get, sandbox + "/mcp", anyKey, "sandboxMCPStream", "mcp", "What the server says by itself", typed(a.mcpSandbox), docMCP},
+		{del, sandbox + "/mcp", anyKey, "sandboxMCPEnd", "mcp", "End a session", typed(a.mcpSandbox), docMCP},
 	}
+	return slices.Concat(all, a.fsRoutes(), a.gitRoutes())
 }
 
 // register adds one route: its documentation, then its guard, then the bound
@@ -121,7 +161,7 @@ func (a *API) register(r route) {
 	if usesSandbox(r) {
 		op.Middlewares = append(op.Middlewares, a.use)
 	}
-	if r.id != "writeFile" && r.id != "importSnapshot" { // the bodies that are streams of any length
+	if !streamed(r.id) && r.id != "feedProcess" && r.tag != "mcp" { // the bodies that are streams of any length, or bounded elsewhere
 		op.Middlewares = append(op.Middlewares, a.boundBody)
 	}
 	if r.more != nil {
@@ -136,7 +176,7 @@ func (a *API) register(r route) {
 func usesSandbox(r route) bool {
 	switch r.id {
 	case "getSandbox", "getEvents", "getMetrics", "getLifecycle", "getTree", "listSandboxSnapshots", "listCheckpoints",
-		"hibernateSandbox", "deleteSandbox":
+		"hibernateSandbox", "deleteSandbox", "sandboxMCPStream", "sandboxMCPEnd":
 		return false
 	}
 	return r.path == sandbox || strings.HasPrefix(r.path, sandbox+"/")

@@ -21,7 +21,10 @@ func sandboxAnswer(s api.Sandbox, err error) (*sandboxOutput, error) {
 	return &sandboxOutput{s}, nil
 }
 
-type createInput struct{ Body *api.CreateSandbox }
+type createInput struct {
+	Key  string `header:"Idempotency-Key" maxLength:"255" doc:"Creates with the same key are one create: a repeated one answers the sandbox that the first one made"`
+	Body *api.CreateSandbox
+}
 
 type createOutput struct {
 	Location string `header:"Location" doc:"Path of the sandbox"`
@@ -30,14 +33,21 @@ type createOutput struct {
 
 func (a *API) createSandbox(ctx context.Context, in *createInput) (*createOutput, error) {
 	if in.Body == nil {
-		in.Body = &api.CreateSandbox{Template: "base"}
+		in.Body = &api.CreateSandbox{}
 	}
-	s, err := a.Control.Create(ctx, who(ctx), *in.Body)
+	s, err := a.create(ctx, in)
 	a.metrics.created(s, err)
 	if err != nil {
 		return nil, err
 	}
 	return &createOutput{sandboxes + "/" + s.ID, s}, nil
+}
+
+func (a *API) create(ctx context.Context, in *createInput) (api.Sandbox, error) {
+	if in.Key != "" {
+		return a.Control.CreateOnce(ctx, who(ctx), in.Key, *in.Body)
+	}
+	return a.Control.Create(ctx, who(ctx), *in.Body)
 }
 
 func (a *API) getSandbox(ctx context.Context, in *SandboxPath) (*sandboxOutput, error) {

@@ -15,8 +15,8 @@ func TestCreateShapes(t *testing.T) {
 	t.Parallel()
 	ttl := 3600
 	for body, want := range map[string]api.CreateSandbox{
-		``:                    {Template: "base"},
-		`{}`:                  {Template: "base"},
+		``:                    {},
+		`{}`:                  {},
 		`{"template":"code"}`: {Template: "code"},
 		`{"template":"base","cpu":2,"memory_mb":512}`: {Template: "base", CPU: 2, MemoryMB: 512},
 		`{"template":"base","ttl_seconds":3600,"metadata":{"a":"b"},"persistent":true,"env":{"X":"1"}}`: {
@@ -24,7 +24,7 @@ func TestCreateShapes(t *testing.T) {
 		`{"template":"base","from_snapshot":"snap-1","volumes":[{"name":"v","read_only":true}],"egress_mbps":10}`: {
 			Template: "base", FromSnapshot: "snap-1", Volumes: []api.VolumeMount{{Name: "v", ReadOnly: true}}, EgressMbps: 10},
 		`{"from_snapshot":"warm","idle_timeout_seconds":60,"idle":{"timeout_seconds":30,"ignore_traffic":true},"checkpoints":{"keep_last":5}}`: {
-			Template: "base", FromSnapshot: "warm", IdleTimeout: 60, Idle: &api.IdlePolicy{TimeoutSeconds: 30, IgnoreTraffic: true},
+			FromSnapshot: "warm", IdleTimeout: 60, Idle: &api.IdlePolicy{TimeoutSeconds: 30, IgnoreTraffic: true},
 			Checkpoints: &api.CheckpointPolicy{KeepLast: 5}},
 		`{"template":"base","ttl_seconds":null,"metadata":null}`: {Template: "base"},
 	} {
@@ -39,9 +39,21 @@ func TestCreateShapes(t *testing.T) {
 		if err := json.Unmarshal([]byte(b.read(resp)), &got); err != nil || !reflect.DeepEqual(got, f.sandbox) {
 			t.Errorf("%s: got %+v (%v)", body, got, err)
 		}
+		if f.onceKey != "" {
+			t.Errorf("%s: an idempotency key out of nowhere: %q", body, f.onceKey)
+		}
 		if !reflect.DeepEqual(f.create, want) {
 			t.Errorf("%s: control got %+v, want %+v", body, f.create, want)
 		}
+	}
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	f := &wire{sandbox: api.Sandbox{ID: "k3v9x0q2m7c1b8n4t6zd", Metadata: map[string]string{}}}
+	b := serve(t, f)
+	if resp := b.do("POST", "/v1/sandboxes", `{}`, "Idempotency-Key", "once"); resp.StatusCode != 201 || f.onceKey != "once" {
+		t.Errorf("status %d, key %q", resp.StatusCode, f.onceKey)
 	}
 }
 

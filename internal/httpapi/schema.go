@@ -21,9 +21,13 @@ func humaConfig(version string) huma.Config {
 	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	// The only raw JSON in the API is a command.
 	schemas.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[commandSchema]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[api.JSON](), reflect.TypeFor[any]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[api.SignalName](), reflect.TypeFor[signalSchema]())
 	// Types of streams, which no operation has as its body.
 	for _, t := range []reflect.Type{reflect.TypeFor[api.ExecEvent](), reflect.TypeFor[api.ExecInput](),
-		reflect.TypeFor[api.Event](), reflect.TypeFor[api.LogLine]()} {
+		reflect.TypeFor[api.CodeRun](), reflect.TypeFor[api.CodeEvent](),
+		reflect.TypeFor[api.Event](), reflect.TypeFor[api.LogLine](), reflect.TypeFor[api.TerminalMessage](),
+		reflect.TypeFor[api.FileEvent]()} {
 		schemas.Schema(t, true, "")
 	}
 	return huma.Config{
@@ -40,7 +44,11 @@ func humaConfig(version string) huma.Config {
 				{Name: "snapshots", Description: "Sandboxes as they were at one moment, to start others from."},
 				{Name: "branches", Description: "Forks of a sandbox, and its own timeline."},
 				{Name: "exec", Description: "Commands in a sandbox."},
+				{Name: "lsp", Description: "Language servers in a sandbox."},
+				{Name: "mcp", Description: "The Model Context Protocol: the platform as tools for language models."},
+				{Name: "code", Description: "Code in contexts that keep their state."},
 				{Name: "files", Description: "The filesystem of a sandbox. Relative paths start in the user's home directory."},
+				{Name: "git", Description: "Repositories in a sandbox, through the git that is in it."},
 				{Name: "templates", Description: "What sandboxes start from."},
 				{Name: "keys", Description: "The caller and the API keys."},
 				{Name: "system", Description: "The server itself."},
@@ -233,7 +241,7 @@ func docExecStream(op *huma.Operation) {
 }
 
 func docExecSocket(op *huma.Operation) {
-	op.Description = "The client's first text message is an ExecInput of type start; more are stdin, close_stdin and signal, and a binary message is standard input. " +
+	op.Description = "The client's first text message is an ExecInput of type start, or of type attach to follow a process that runs already; more are stdin, close_stdin and signal, and a binary message is standard input. " +
 		"The server sends one ExecEvent a text message and closes after exit. Browsers may send the key as subprotocol `bearer.KEY`."
 	op.DefaultStatus = http.StatusSwitchingProtocols
 	content(op, "101", "application/json", ref("ExecEvent"), "Switching to WebSocket")

@@ -17,12 +17,13 @@ func TestUse(t *testing.T) {
 	none := map[string]bool{
 		"GET ": true, "DELETE ": true, "GET /events": true, "GET /metrics": true, "GET /lifecycle": true, "GET /tree": true,
 		"GET /snapshots": true, "GET /checkpoints": true, "POST /hibernate": true,
+		"GET /mcp": true, "DELETE /mcp": true,
 	}
 	seen := 0
 	for _, r := range serve(t, &wire{}).api.routes() {
 		f := &wire{err: api.Errorf(api.CodeSandboxState, "not now")}
 		b := serve(t, f)
-		path := strings.NewReplacer("{id}", "k3v9x0q2m7c1b8n4t6zd", "{name}", "x", "{prefix}", "x", "{snapshot}", "x", "{checkpoint}", "x").Replace(r.path)
+		path := strings.NewReplacer("{id}", "k3v9x0q2m7c1b8n4t6zd", "{name}", "x", "{prefix}", "x", "{snapshot}", "x", "{checkpoint}", "x", "{pid}", "7").Replace(r.path)
 		if strings.HasSuffix(path, "/fs") || strings.Contains(path, "/fs/") {
 			path += "?path=x"
 		}

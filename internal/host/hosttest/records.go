@@ -48,7 +48,7 @@ func templatesNameWhatCreateTakes(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	for _, one := range list {
-		if !slices.Contains([]string{"building", "ready", "failed"}, one.Status) {
+		if !slices.Contains([]string{"building", "ready", "failed", "on_demand"}, one.Status) {
 			t.Errorf("template %s has status %q", one.Name, one.Status)
 		}
 	}
@@ -194,5 +194,12 @@ func usageCounts(t *testing.T, s *suite) {
 	}
 	if u.PID <= 0 || u.CPUSeconds < 0 || u.HostRSSBytes <= 0 || u.MemoryLimit <= 0 || u.DiskLimit <= 0 || u.Processes <= 0 {
 		t.Errorf("usage %+v", u)
+	}
+	all, err := s.host.Usages(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := all[spec.ID]; v.PID != u.PID || v.CPUSeconds < u.CPUSeconds || v.HostRSSBytes <= 0 || v.HostCPUPercent != 0 {
+		t.Errorf("usages %+v of %d, usage %+v", v, len(all), u)
 	}
 }
