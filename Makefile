@@ -14,7 +14,7 @@ export CGO_ENABLED = 0
 LDFLAGS := -s -w -X github.com/pandastack/pandastack/internal/server.version=$(VERSION) -X github.com/pandastack/pandastack/internal/server.commit=$(COMMIT)
 GUEST   := internal/guest/guestbin/guest_linux_$(ARCH)
 
-.PHONY: help build guest quickstart test lint bench requirements base clean
+.PHONY: help build guest quickstart test test-sdks lint bench requirements base code-interpreter clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,8 +34,15 @@ base: build requirements ## Build the base image, once, into the image cache
 quickstart: build requirements ## From nothing to code running in a sandbox, then clean up
 	@IMAGE_CACHE=$(IMAGE_CACHE) scripts/quickstart.sh
 
-test: base ## Run every test against real sandboxes
+code-interpreter: base ## Build the image for code contexts, once, into the image cache
+	@bin/pandastack image build code-interpreter --image-cache $(IMAGE_CACHE)
+
+test: base code-interpreter ## Run every test against real sandboxes
 	@IMAGE_CACHE=$(IMAGE_CACHE) scripts/test.sh
+
+test-sdks: base ## Test the Python and TypeScript SDKs; needs Python and Node, and their registries
+	@IMAGE_CACHE=$(IMAGE_CACHE) scripts/test-python.sh
+	@IMAGE_CACHE=$(IMAGE_CACHE) scripts/test-typescript.sh
 
 lint: guest ## Format, vet on every platform, staticcheck, shell scripts
 	@scripts/lint.sh

@@ -57,6 +57,7 @@ func scenarios() []scenario {
 		{"burst", "the same, all at once", openBurst},
 		{"rate", "the same, 20 a second for 10 seconds", openRate},
 		{"exec", "a command in a sandbox that is warm", openExec},
+		{"code", "1+1 in code contexts that are warm", openCode},
 		{"files", "file up and down, 16 MiB", openFiles},
 		{"fork", "fork an idle Python process, to first output in the child", openFork},
 		{"fork-pause", "how long parents of 5 and 64 MB stand still for a fork, seen from inside", openForkPause},

@@ -15,6 +15,7 @@ func commands(a *app) []*cobra.Command {
 		newTemplate(a),
 		newToken(a),
 		newImage(a),
+		newMCP(a),
 		newAuth(a),
 		newBench(a),
 		newVersion(a),

@@ -25,6 +25,7 @@ func (o *serverOptions) config(cmd *cobra.Command, a *app) (server.Config, error
 		{&c.DatabaseURL, "database", o.database}, {&c.Driver, "driver", o.driver},
 		{&c.Mirror, "mirror", o.mirror}, {&c.ImageCache, "image-cache", o.imageCache},
 		{&c.NetworkPrefix, "network", o.network},
+		{&c.Blobs, "blobs", o.blobs}, {&c.SnapshotKeyFile, "snapshot-key-file", o.snapshotKey},
 	} {
 		if given := cmd.Flags().Lookup(f.flag); f.v != "" && (*f.to == "" || given == nil || given.Changed) {
 			*f.to = f.v
@@ -32,6 +33,9 @@ func (o *serverOptions) config(cmd *cobra.Command, a *app) (server.Config, error
 	}
 	if o.shells >= 0 {
 		c.Shells = &o.shells
+	}
+	if o.snapshotCache > 0 {
+		c.SnapshotCacheMB = o.snapshotCache
 	}
 	if c.Images, err = o.imagePaths(cmd); err != nil {
 		return c, err

@@ -91,6 +91,15 @@ func (p *progress) reader(r io.Reader, name string, total int64) io.Reader {
 	return &progressReader{r: r, p: p, name: name, total: total}
 }
 
+// readerFrom is reader for what goes on after so many bytes.
+func (p *progress) readerFrom(r io.Reader, name string, done, total int64) io.Reader {
+	out := p.reader(r, name, total)
+	if counting, ok := out.(*progressReader); ok {
+		counting.read = done
+	}
+	return out
+}
+
 type progressReader struct {
 	r           io.Reader
 	p           *progress

@@ -19,7 +19,7 @@ func newSandbox(a *app) *cobra.Command {
   pandastack sandbox exec $id -- python3 -c 'print(6*7)'
   pandastack sandbox delete $id`
 	cmd.AddCommand(
-		newSandboxCreate(a), newSandboxList(a), newSandboxGet(a), newSandboxExec(a),
+		newSandboxCreate(a), newSandboxList(a), newSandboxGet(a), newSandboxExec(a), newSandboxShell(a), newSandboxRunCode(a),
 		newSandboxCp(a), newSandboxLogs(a), newSandboxEvents(a), newSandboxMetrics(a),
 		newSandboxPause(a), newSandboxResume(a), newSandboxHibernate(a), newSandboxWake(a),
 		newSandboxSetIdle(a), newSandboxSetTTL(a), newSandboxSnapshot(a), newSandboxFork(a),

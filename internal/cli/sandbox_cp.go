@@ -26,7 +26,11 @@ One side is a path here, or - for standard input or output; the other is
 ID:PATH, where a relative path starts in the user's home directory. A directory
 is copied with all in it: into DESTINATION if that is a directory, else as
 DESTINATION. SOURCE/. is what is in it. Links and special files are left out,
-with a warning.`,
+with a warning.
+
+A file of 8 MiB or more that breaks off is tried again, and goes on where it was.
+What has come until then stays beside its place as .NAME.part-*: the same command
+goes on from there, unless the source has changed.`,
 		Example: `  pandastack sandbox cp main.py $id:/workspace/
   pandastack sandbox cp ./src $id:/workspace/src
   pandastack sandbox cp $id:/workspace/out ./out
@@ -147,7 +151,9 @@ func (c *copier) uploadFile(from, to string) error {
 	defer f.Close()
 	size := int64(-1)
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-		size = info.Size()
+		if size = info.Size(); size >= resumeAbove {
+			return c.uploadParts(f, info, to)
+		}
 	}
 	return c.fs.Upload(c.ctx, to, c.bar.reader(f, filepath.Base(from), size))
 }

@@ -112,6 +112,9 @@ func (c *copier) downloadFile(root *os.Root, from, to string, info api.FileInfo)
 	if old, err := root.Stat(to); err == nil && old.IsDir() {
 		return localError(&fs.PathError{Op: "write", Path: to, Err: errors.New("is a directory")})
 	}
+	if info.Size >= resumeAbove {
+		return c.downloadParts(root, from, to, mode, info)
+	}
 	part := to + ".part-" + api.NewID()
 	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

@@ -12,17 +12,20 @@ import (
 // serverOptions are the flags of a server. Zero values take the server's own
 // defaults.
 type serverOptions struct {
-	dataDir    string
-	listen     string
-	database   string
-	driver     string
-	images     []string // NAME=PATH
-	mirror     string
-	imageCache string
-	network    string
-	shells     int
-	logLevel   string
-	logFormat  string
+	dataDir       string
+	listen        string
+	database      string
+	driver        string
+	images        []string // NAME=PATH
+	mirror        string
+	imageCache    string
+	network       string
+	shells        int
+	blobs         string
+	snapshotKey   string
+	snapshotCache int // MB
+	logLevel      string
+	logFormat     string
 }
 
 func newServer(a *app) *cobra.Command {
@@ -40,11 +43,15 @@ with them.
 
 Flags that are not given come from PANDASTACK_DATA_DIR, PANDASTACK_LISTEN,
 PANDASTACK_DATABASE_URL, PANDASTACK_DRIVER, PANDASTACK_MIRROR,
-PANDASTACK_IMAGE_CACHE, PANDASTACK_NETWORK_PREFIX and PANDASTACK_SHELLS.`,
+PANDASTACK_IMAGE_CACHE, PANDASTACK_NETWORK_PREFIX, PANDASTACK_SHELLS,
+PANDASTACK_BLOBS, PANDASTACK_SNAPSHOT_KEY_FILE and PANDASTACK_SNAPSHOT_CACHE_MB.
+The keys of an S3 store are PANDASTACK_BLOBS_ACCESS_KEY and
+PANDASTACK_BLOBS_SECRET_KEY.`,
 		Example: `  sudo pandastack server
   sudo pandastack server --data-dir /srv/pandastack --listen 0.0.0.0:8080
   sudo pandastack server --database postgres://pandastack@db/pandastack
-  sudo pandastack server --image python=/srv/images/python.tar`,
+  sudo pandastack server --image python=/srv/images/python.tar
+  sudo pandastack server --blobs 's3://bucket/prefix?endpoint=https://s3.example.com&region=eu-1'`,
 		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runServer(cmd, a, o) },
 	}
@@ -52,6 +59,9 @@ PANDASTACK_IMAGE_CACHE, PANDASTACK_NETWORK_PREFIX and PANDASTACK_SHELLS.`,
 	f := cmd.Flags()
 	f.StringVar(&o.listen, "listen", server.DefaultListen, "address to listen on; port 0 takes a free one")
 	f.StringVar(&o.database, "database", "", "postgres:// or sqlite: address; one with a password belongs in PANDASTACK_DATABASE_URL (default: SQLite in the data directory)")
+	f.StringVar(&o.blobs, "blobs", "", "where packed snapshots go: a directory, or s3://bucket/prefix?endpoint=URL&region=NAME (default: blobs in the data directory)")
+	f.StringVar(&o.snapshotKey, "snapshot-key-file", "", "file with 32 bytes, or as many in hex, that packed snapshots are encrypted with (default: they are not)")
+	f.IntVar(&o.snapshotCache, "snapshot-cache", 0, "MB of packed snapshots that are also kept unpacked (default 10240)")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	return cmd

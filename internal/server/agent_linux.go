@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/agent"
 	"github.com/pandastack/pandastack/internal/driver"
@@ -73,7 +75,7 @@ func newMachine(ctx context.Context, cfg Config) (Machine, error) {
 	if cfg.NetworkPrefix != "" {
 		network.Prefix = netip.MustParsePrefix(cfg.NetworkPrefix).Masked() // Validate has parsed it
 	}
-	shells := runtime.NumCPU() + 2
+	shells := shellsAhead()
 	if cfg.Shells != nil {
 		shells = *cfg.Shells
 	}
@@ -89,6 +91,18 @@ func newMachine(ctx context.Context, cfg Config) (Machine, error) {
 		Shells:    shells,
 		Log:       cfg.Log,
 	})}, nil
+}
+
+// shellsAhead is how many empty runtimes are kept ready: enough for a fork into
+// ten where the host has the memory, which is 11 MB each.
+func shellsAhead() int {
+	const most, memoryPerShell = 12, 2 << 30
+	few := runtime.NumCPU() + 2
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return few
+	}
+	return max(few, min(most, int(uint64(info.Totalram)*uint64(info.Unit)/memoryPerShell)))
 }
 
 // localDrivers makes every isolation driver that this build has.
@@ -123,26 +137,43 @@ func guestProgram(cfg Config) ([]byte, error) {
 	return data, nil
 }
 
-// localTemplates is what the agent makes ready by itself: base and the images
-// of the configuration.
+// recipeAliases are more names of the recipes: those that code written for
+// another platform asks for.
+var recipeAliases = map[string][]string{"code-interpreter": {"code-interpreter-v1"}}
+
+// recipeTemplate is one of the recipes that the program brings along. Only base
+// is made ready at the start.
+func recipeTemplate(name string, images *image.Store) (agent.Template, error) {
+	file, data, err := templates.Read(name)
+	if err != nil {
+		return agent.Template{}, err
+	}
+	recipe, err := image.ParseRecipe(file, data)
+	if err != nil {
+		return agent.Template{}, err
+	}
+	return agent.Template{
+		Name: name, CPU: recipe.Size.CPU, MemoryMB: recipe.Size.MemoryMB, DiskMB: recipe.Size.DiskMB,
+		Aliases: recipeAliases[name], OnDemand: name != baseTemplate, Stale: true,
+		Build: func(ctx context.Context, report image.Progress) (image.Image, error) {
+			return images.FromRecipe(ctx, recipe, report)
+		},
+	}, nil
+}
+
+// localTemplates is what the agent can make by itself: the recipes, and the
+// images of the configuration.
 func localTemplates(cfg Config, images *image.Store) ([]agent.Template, error) {
 	var list []agent.Template
-	if cfg.Images[baseTemplate] == "" {
-		file, data, err := templates.Read(baseTemplate)
+	for _, name := range templates.Names() {
+		if cfg.Images[name] != "" {
+			continue
+		}
+		t, err := recipeTemplate(name, images)
 		if err != nil {
 			return nil, err
 		}
-		recipe, err := image.ParseRecipe(file, data)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, agent.Template{
-			Name: baseTemplate, CPU: recipe.Size.CPU, MemoryMB: recipe.Size.MemoryMB, DiskMB: recipe.Size.DiskMB,
-			Stale: true,
-			Build: func(ctx context.Context, report image.Progress) (image.Image, error) {
-				return images.FromRecipe(ctx, recipe, report)
-			},
-		})
+		list = append(list, t)
 	}
 	names := make([]string, 0, len(cfg.Images))
 	for name := range cfg.Images {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -132,7 +133,7 @@ func numberFromEnv(name string) (*int, error) {
 	return &n, nil
 }
 
-var templateName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+var templateName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`) })
 
 // Validate says what is wrong with a configuration. It looks at nothing but
 // the values.
@@ -151,7 +152,7 @@ func (c Config) Validate() error {
 		}
 	}
 	for name, path := range c.Images {
-		if !templateName.MatchString(name) {
+		if !templateName().MatchString(name) {
 			return invalid("image", "%q is not a template name: a to z, 0 to 9, and . _ - inside", name)
 		}
 		if path == "" {

@@ -133,14 +133,21 @@ func (s *server) open(ctx context.Context, newMachine func(context.Context, Conf
 	if created {
 		s.log.Info("made the first admin key", "file", keyFile)
 	}
+	secret, err := signSecret(ctx, s.store)
+	if err != nil {
+		return err
+	}
 	s.door.say("preparing the host")
 	machine, err := newMachine(ctx, s.cfg)
 	if err != nil {
 		return err
 	}
-	service := control.New(control.Deps{Store: s.store, Host: machine, Log: s.log, Limits: s.cfg.Limits})
+	service := control.New(control.Deps{
+		Store: s.store, Host: machine, Log: s.log, Limits: s.cfg.Limits,
+		Woken: func(b api.Sandbox) { s.api.Woken(b) }, // which is there before the first request
+	})
 	s.api = httpapi.New(httpapi.Deps{
-		Control: service, Keys: keys, Log: s.log, Version: Version(), Registry: s.cfg.Registry,
+		Control: service, Keys: keys, Log: s.log, Version: Version(), Registry: s.cfg.Registry, SignSecret: secret,
 		States: func(ctx context.Context) (map[string]int, error) { return countStates(ctx, machine) },
 	})
 	s.machine = s.start(ctx, "host", machine.Run)
@@ -185,6 +192,7 @@ func (s *server) close(ctx context.Context) error {
 				s.log.Error("requests did not end", "error", err)
 			}
 		}
+		s.api.Close()
 	}
 	late()
 	s.hangUp(errStopping())
@@ -204,7 +212,8 @@ func countStates(ctx context.Context, h host.Host) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := map[string]int{string(host.StateRunning): 0, string(host.StatePaused): 0, string(host.StateFailed): 0}
+	n := map[string]int{string(host.StateRunning): 0, string(host.StatePaused): 0,
+		string(host.StateHibernated): 0, string(host.StateFailed): 0}
 	for _, b := range list {
 		n[string(b.State)]++
 	}

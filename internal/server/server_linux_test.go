@@ -403,7 +403,8 @@ func testRecords(t *testing.T, r *running, path, id string) {
 	r.do(200, "POST", path+"/resume", nil, &box)
 	r.sh(id, "true")
 	r.do(404, "POST", "/v1/sandboxes", map[string]any{"template": "nope"}, nil)
-	r.do(501, "POST", "/v1/sandboxes", map[string]any{"from_snapshot": "snap-1"}, nil)
+	r.do(404, "POST", "/v1/sandboxes", map[string]any{"from_snapshot": "snap-1"}, nil)
+	r.do(501, "POST", "/v1/sandboxes", map[string]any{"volumes": []map[string]any{{"name": "v"}}}, nil)
 	page := r.do(200, "GET", "/metrics", nil, nil)
 	for _, want := range []string{`pandastack_sandboxes{state="running"} 1`, `pandastack_sandbox_creates_total{boot_mode=`, `pandastack_execs_total{call="websocket",outcome="ok"}`} {
 		if !strings.Contains(page, want) {

@@ -7,19 +7,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"sync"
 	"time"
 )
 
 var (
-	idPattern         = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
-	generationPattern = regexp.MustCompile(`^[0-9a-f]{20}$`)
+	idPattern         = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9-]{1,64}$`) })
+	generationPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{20}$`) })
 	// A name may not begin with a dot: those are the store's own.
-	fileNamePattern = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`)
+	fileNamePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`) })
 )
 
-func validID(id string) bool           { return idPattern.MatchString(id) }
-func validGeneration(gen string) bool  { return generationPattern.MatchString(gen) }
-func validFileName(name string) bool   { return fileNamePattern.MatchString(name) }
+func validID(id string) bool           { return idPattern().MatchString(id) }
+func validGeneration(gen string) bool  { return generationPattern().MatchString(gen) }
+func validFileName(name string) bool   { return fileNamePattern().MatchString(name) }
 func validFileSize(n int64) bool       { return n >= 0 && n <= maxFileSize }
 func generationAt(t time.Time) string  { return fmt.Sprintf("%016x", uint64(t.UnixNano())) }
 func generationTime(gen string) string { return gen[:16] }
