@@ -114,7 +114,8 @@ def python_type(schema: dict[str, Any]) -> str:
     if kind == "object":
         values = schema.get("additionalProperties") or {}
         return f"Dict[str, {python_type(values) if values else 'Any'}]"
-    return {"integer": "int", "number": "float", "boolean": "bool"}[str(kind)]
+    # A value of several types has none.
+    return {"integer": "int", "number": "float", "boolean": "bool", "None": "Any"}[str(kind)]
 
 
 def reader(schema: dict[str, Any], value: str) -> str:
@@ -222,13 +223,23 @@ def order(schemas: dict[str, Any]) -> list[str]:
     def visit(name: str) -> None:
         if name in done or name in LEFT_OUT:
             return
-        for used in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(schemas[name])):
-            visit(used)
+        for other in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(schemas[name])):
+            visit(other)
         done.append(name)
 
     for name in sorted(schemas):
-        visit(name)
+        if class_name(name) in used():
+            visit(name)
     return done
+
+
+def used() -> set[str]:
+    """The models that the surface imports; what they refer to comes with them."""
+    names: set[str] = set()
+    for path in TARGET.parent.rglob("*.py"):
+        for block in re.findall(r"_generated\.models import \(?([^)]*?)(?:\)|\n\n)", path.read_text()):
+            names |= {name.strip() for name in block.replace("\n", ",").split(",")}
+    return names
 
 
 def models(openapi: dict[str, Any]) -> str:

@@ -135,6 +135,10 @@ CATALOGUE: Dict[str, Tuple[str, int, bool, str]] = {
         "BadRequestError", 400, False,
         "Check the command, the working directory and the user.",
     ),
+    "context.not_found": (
+        "NotFoundError", 404, False,
+        "The code context was deleted, or the id is of another sandbox; list with GET /v1/sandboxes/{id}/contexts.",
+    ),
     "git.auth_failed": (
         "AuthError", 403, False,
         "The remote refused the name and password, or none were given; send auth with a valid token.",

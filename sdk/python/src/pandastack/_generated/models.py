@@ -80,34 +80,6 @@ class DirList:
 
 
 @dataclass
-class ErrorBody:
-    """A failure as the server writes it.
-
-    code: Stable name of the failure.
-    message: What happened, for people.
-    details: More, by code: retryable, retry_after_sec, field, ...
-    hint: What to do about it.
-    request_id: Names this request in the server's log.
-    """
-
-    code: str
-    message: str
-    details: Dict[str, Any] = field(default_factory=dict)
-    hint: Optional[str] = None
-    request_id: Optional[str] = None
-
-    @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> "ErrorBody":
-        return cls(
-            code=d["code"],
-            message=d["message"],
-            details=dict(d.get("details") or {}),
-            hint=d.get("hint"),
-            request_id=d.get("request_id"),
-        )
-
-
-@dataclass
 class Event:
     """Something that happened to a sandbox.
 
@@ -163,32 +135,6 @@ class ExecResult:
 
 
 @dataclass
-class ExecEventRecord:
-    """One event of a command under way, as the server writes it.
-
-    type: One of start, stdout, stderr, exit, error.
-    data: Output, base64.
-    result: With exit; stdout and stderr are empty.
-    """
-
-    type: str
-    data: Optional[str] = None
-    error: Optional[ErrorBody] = None
-    pid: Optional[int] = None
-    result: Optional[ExecResult] = None
-
-    @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> "ExecEventRecord":
-        return cls(
-            type=d["type"],
-            data=d.get("data"),
-            error=ErrorBody.from_dict(d["error"]) if d.get("error") is not None else None,
-            pid=d.get("pid"),
-            result=ExecResult.from_dict(d["result"]) if d.get("result") is not None else None,
-        )
-
-
-@dataclass
 class Step:
     """One named part of a start and how long it took.
 
@@ -203,6 +149,34 @@ class Step:
         return cls(
             name=d["name"],
             ms=d["ms"],
+        )
+
+
+@dataclass
+class ErrorBody:
+    """A failure as the server writes it.
+
+    code: Stable name of the failure.
+    message: What happened, for people.
+    details: More, by code: retryable, retry_after_sec, field, ...
+    hint: What to do about it.
+    request_id: Names this request in the server's log.
+    """
+
+    code: str
+    message: str
+    details: Dict[str, Any] = field(default_factory=dict)
+    hint: Optional[str] = None
+    request_id: Optional[str] = None
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> "ErrorBody":
+        return cls(
+            code=d["code"],
+            message=d["message"],
+            details=dict(d.get("details") or {}),
+            hint=d.get("hint"),
+            request_id=d.get("request_id"),
         )
 
 
@@ -257,7 +231,8 @@ class SandboxRecord:
     guest_ip: Its address on the host's sandbox network.
     idle: When it goes to sleep by itself.
     parent_id: Sandbox that it was forked from.
-    snapshot_id: Snapshot that it was created from, or checkpoint that it was rolled back to.
+    snapshot_id: Snapshot that it was created from, or the checkpoint that it was last taken
+        at or rolled back to.
     tree_id: Fork that it came from, shared with its siblings.
     """
 
@@ -893,7 +868,7 @@ class SandboxFields:
 
     @property
     def snapshot_id(self) -> Optional[str]:
-        """Snapshot that it was created from, or checkpoint that it was rolled back to."""
+        """Snapshot that it was created from, or the checkpoint that it was last taken at or rolled back to."""
         return self.record.snapshot_id
 
     @property
