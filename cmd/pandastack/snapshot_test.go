@@ -227,8 +227,12 @@ func TestSnapshotAfterRestart(t *testing.T) {
 	if err := source.Delete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := ask(t, create(t, first, api.CreateSandbox{FromSnapshot: "loaded"}), "/sum"); got != want {
+	again := create(t, first, api.CreateSandbox{FromSnapshot: "loaded"})
+	if got := ask(t, again, "/sum"); got != want {
 		t.Errorf("from the snapshot of a sandbox that is gone: %q, want %q", got, want)
+	}
+	if err := again.Delete(t.Context()); err != nil { // its server is about to end
+		t.Error(err)
 	}
 	if err := first.stop(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
