@@ -28,14 +28,11 @@ const (
 
 func cgroupName(tag, id string) string { return cgroupParent + "/" + tag + "-" + id }
 
-// Shares say how the CPUs are divided while there are not enough of them; a task
-// of the host that is in no cgroup has 1024. A sandbox has as many as its CPUs
-// would, all sandboxes together as many as the host's CPUs, and a shell few: it is
-// made while others have work to do.
-const (
-	sharesPerCPU = 1024
-	shellShares  = 64
-)
+// sharesPerCPU says how the CPUs are divided while there are not enough of them; a
+// task of the host that is in no cgroup has 1024. A sandbox has as many as its CPUs
+// would, and all sandboxes together as many as the host's CPUs: without that they
+// would be one task beside the host's others.
+const sharesPerCPU = 1024
 
 func sharesOf(l driver.Limits) uint64 { return max(2, uint64(l.CPU*sharesPerCPU)) }
 
@@ -49,14 +46,14 @@ func setShares(dir string, shares uint64) error {
 }
 
 // newCgroup makes the cgroup of a sentry, v1 or v2, with its limits.
-func newCgroup(tag, id string, l driver.Limits, shares uint64) (cgroup.Cgroup, error) {
+func newCgroup(tag, id string, l driver.Limits) (cgroup.Cgroup, error) {
 	cg, err := installCgroup(tag, id, l)
 	if err != nil {
 		return nil, err
 	}
 	allowBurst(cg, l)
 	cpu := cg.MakePath("cpu")
-	if err := errors.Join(setShares(cpu, shares), setShares(filepath.Dir(cpu), uint64(runtime.NumCPU())*sharesPerCPU)); err != nil {
+	if err := errors.Join(setShares(cpu, sharesOf(l)), setShares(filepath.Dir(cpu), uint64(runtime.NumCPU())*sharesPerCPU)); err != nil {
 		removeCgroup(tag, id)
 		return nil, api.Wrap(api.CodeKernelFeature, err, "cannot say how much of the CPU a sandbox may have beside others")
 	}

@@ -238,23 +238,11 @@ func (d *Driver) sentryFor(ctx context.Context, spec driver.Spec) (*sentry, bool
 				return nil, false, fmt.Errorf("move shell into place: %w", err)
 			}
 			s.moved(spec.Dir)
-			return s, true, d.promote(ctx, s, spec.Limits)
+			return s, true, nil
 		}
 	}
-	s, err := d.newSentry(ctx, api.NewID(), spec.Dir, spec, sharesOf(spec.Limits))
+	s, err := d.newSentry(ctx, api.NewID(), spec.Dir, spec)
 	return s, false, err
-}
-
-// promote gives a shell the shares of a sandbox.
-func (d *Driver) promote(ctx context.Context, s *sentry, l driver.Limits) error {
-	cg, err := openCgroup(d.tag, s.id)
-	if err == nil {
-		err = setShares(cg.MakePath("cpu"), sharesOf(l))
-	}
-	if err != nil {
-		d.discard(context.WithoutCancel(ctx), s)
-	}
-	return err
 }
 
 // discard ends a sentry that has no machine and removes what it had.

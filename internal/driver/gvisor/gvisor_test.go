@@ -12,7 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -380,4 +382,32 @@ func (s stuck) ReadAt(b []byte, off int64) (int, error) {
 		select {}
 	}
 	return s.f.ReadAt(b, off)
+}
+
+// TestShares compares what a sandbox weighs beside others with its CPUs.
+func TestShares(t *testing.T) {
+	env := newEnv(t)
+	d := env.New(t).(*Driver)
+	spec := machineSpec(t, env)
+	spec.Limits.CPU = 0.5
+	m, err := d.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Stop(t.Context())
+	cg, err := m.(*machine).cgroup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpu := cg.MakePath("cpu")
+	for dir, want := range map[string]uint64{cpu: 512, filepath.Dir(cpu): uint64(runtime.NumCPU()) * 1024} {
+		name := "cpu.shares"
+		if !exists(filepath.Join(dir, name)) {
+			name, want = "cpu.weight", 1+(want-2)*9999/262142
+		}
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || strings.TrimSpace(string(got)) != strconv.FormatUint(want, 10) {
+			t.Errorf("%s of %s is %q, want %d (%v)", name, filepath.Base(dir), got, want, err)
+		}
+	}
 }

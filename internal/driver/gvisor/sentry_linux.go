@@ -46,7 +46,7 @@ var starting sync.Mutex
 
 // newSentry starts a runtime process in dir and waits until it takes orders. On
 // failure nothing is left but dir's content.
-func (d *Driver) newSentry(ctx context.Context, id, dir string, spec driver.Spec, shares uint64) (_ *sentry, err error) {
+func (d *Driver) newSentry(ctx context.Context, id, dir string, spec driver.Spec) (_ *sentry, err error) {
 	conf := *d.conf
 	conf.PanicLog = filepath.Join(dir, panicFile)
 	root, err := d.writeSpec(dir, spec.Hostname)
@@ -62,7 +62,7 @@ func (d *Driver) newSentry(ctx context.Context, id, dir string, spec driver.Spec
 		// that know nothing of it.
 		oci.Annotations = map[string]string{specutils.AnnotationRootfsUpperTar: spec.Disk}
 	}
-	cg, err := newCgroup(d.tag, id, spec.Limits, shares)
+	cg, err := newCgroup(d.tag, id, spec.Limits)
 	if err != nil {
 		return nil, err
 	}

@@ -177,7 +177,7 @@ func (p *shells) add(ctx context.Context, key shellKey, warm bool) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	s, err := p.d.newSentry(ctx, id, dir, driver.Spec{Image: driver.Image{Path: key.image}, Limits: key.limits, Hostname: "sandbox"}, shellShares)
+	s, err := p.d.newSentry(ctx, id, dir, driver.Spec{Image: driver.Image{Path: key.image}, Limits: key.limits, Hostname: "sandbox"})
 	if err != nil {
 		os.RemoveAll(dir)
 		return err
