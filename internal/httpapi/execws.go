@@ -25,15 +25,7 @@ const (
 
 func (a *API) execSocket(_ context.Context, in *SandboxPath) (*huma.StreamResponse, error) {
 	return raw(func(w http.ResponseWriter, r *http.Request) {
-		// The sandbox is looked up first, so that a wrong id is an error
-		// answer rather than a connection that closes.
-		if _, err := a.Control.Get(r.Context(), who(r.Context()), in.ID); err != nil {
-			a.fail(w, r, err)
-			return
-		}
-		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-			w.Header().Set("Upgrade", "websocket")
-			a.fail(w, r, &statusError{api.Errorf(api.CodeInvalidRequest, "this endpoint speaks WebSocket only"), http.StatusUpgradeRequired})
+		if !a.socketWanted(w, r, in.ID) {
 			return
 		}
 		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
@@ -52,6 +44,28 @@ func (a *API) execSocket(_ context.Context, in *SandboxPath) (*huma.StreamRespon
 		err = a.runSocket(r.Context(), conn, in.ID)
 		a.metrics.executed("websocket", start, err)
 	}), nil
+}
+
+// socketWanted reports whether a request may become a WebSocket; if not it has been
+// answered. The sandbox is looked up first, so that a wrong id is an error answer
+// rather than a connection that closes.
+func (a *API) socketWanted(w http.ResponseWriter, r *http.Request, id string) bool {
+	if _, err := a.Control.Get(r.Context(), who(r.Context()), id); err != nil {
+		a.fail(w, r, err)
+		return false
+	}
+	return a.upgradeWanted(w, r)
+}
+
+// upgradeWanted reports whether a request asks for a WebSocket; if not it has been
+// answered.
+func (a *API) upgradeWanted(w http.ResponseWriter, r *http.Request) bool {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		w.Header().Set("Upgrade", "websocket")
+		a.fail(w, r, &statusError{api.Errorf(api.CodeInvalidRequest, "this endpoint speaks WebSocket only"), http.StatusUpgradeRequired})
+		return false
+	}
+	return true
 }
 
 // runSocket runs one command for one connection. The command does not outlive

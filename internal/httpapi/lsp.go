@@ -57,13 +57,7 @@ func (a *API) lspSocket(_ context.Context, in *lspInput) (*huma.StreamResponse, 
 	return raw(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		if _, err := a.Control.Get(ctx, who(ctx), in.ID); err != nil {
-			a.fail(w, r, err)
-			return
-		}
-		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-			w.Header().Set("Upgrade", "websocket")
-			a.fail(w, r, &statusError{api.Errorf(api.CodeInvalidRequest, "this endpoint speaks WebSocket only"), http.StatusUpgradeRequired})
+		if !a.socketWanted(w, r, in.ID) {
 			return
 		}
 		client, err := a.lsp.Join(ctx, lsp.Key{Sandbox: in.ID, Language: lang.ID}, func(ctx context.Context) (lsp.Process, error) {

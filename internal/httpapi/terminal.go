@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -50,9 +49,7 @@ type terminal struct {
 
 func (a *API) terminal(_ context.Context, in *terminalInput) (*huma.StreamResponse, error) {
 	return raw(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-			w.Header().Set("Upgrade", "websocket")
-			a.fail(w, r, &statusError{api.Errorf(api.CodeInvalidRequest, "this endpoint speaks WebSocket only"), http.StatusUpgradeRequired})
+		if !a.upgradeWanted(w, r) {
 			return
 		}
 		ctx, cancel := context.WithCancel(r.Context())
