@@ -39,12 +39,20 @@ var importRules = []struct {
 		reason: "a driver meets the rest in plain data (driver.Spec), so that a new one needs no other package",
 	},
 	{
-		from: []string{"internal/control", "internal/httpapi", "internal/auth", "internal/store"}, deny: []string{"internal/agent", "internal/driver", "internal/hostnet", "internal/image", "internal/snapshot"},
+		from: []string{"internal/control", "internal/httpapi", "internal/auth", "internal/store"}, deny: []string{"internal/agent", "internal/driver", "internal/hostnet", "internal/image", "internal/snapshot", "internal/blob"},
 		reason: "rules and machines meet only at host.Host, so that a host may be another machine",
 	},
 	{
 		from: []string{"internal/agent", "internal/hostnet", "internal/image"}, deny: []string{"internal/control", "internal/httpapi", "internal/store", "internal/auth"},
 		reason: "a host knows nothing of owners, keys and quotas",
+	},
+	{
+		from: []string{"internal/snapshot", "internal/blob"}, deny: []string{"internal/agent", "internal/driver", "internal/control", "internal/host", "internal/httpapi", "internal/store", "internal/image"},
+		reason: "the store of snapshots carries bytes and does not know what starts from them",
+	},
+	{
+		from: []string{"internal/mcp", "internal/lsp"}, deny: []string{"client", "internal/control", "internal/httpapi", "internal/agent", "internal/store", "internal/server"},
+		reason: "tools and language servers are written once over a small interface, which server and command line both have",
 	},
 	{
 		from: []string{"internal/guest", "cmd/guest"}, deny: []string{"internal/agent", "internal/control", "internal/driver", "internal/host", "internal/httpapi", "internal/image", "internal/server", "internal/store", "internal/hostnet", "internal/auth"},
