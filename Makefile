@@ -5,7 +5,7 @@
 SHELL      := /bin/bash
 GO         ?= go
 ARCH       ?= $(shell $(GO) env GOARCH)
-VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION    ?= $(shell cat VERSION)
 COMMIT     ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 IMAGE_CACHE ?= /var/cache/pandastack/images
 
