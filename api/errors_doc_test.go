@@ -1,16 +1,19 @@
 package api_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/pandastack/pandastack/api"
 )
 
 // TestErrorsDoc holds docs/errors.md to the catalogue: the same codes in the
-// same order, with the status, whether to try again, and the hint.
+// same order, with the status, whether to try again, the family and
+// the hint.
 func TestErrorsDoc(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../docs/errors.md")
@@ -24,7 +27,7 @@ func TestErrorsDoc(t *testing.T) {
 		if info.Retryable {
 			retry = "yes"
 		}
-		want := fmt.Sprintf("| `%s` | %d | %s | %s |", info.Code, info.Status, retry, info.Hint)
+		want := fmt.Sprintf("| `%s` | %d | %s | %s | %s |", info.Code, info.Status, retry, info.Family, info.Hint)
 		if i >= len(rows) {
 			t.Errorf("docs/errors.md lacks the row\n%s", want)
 			continue
@@ -46,8 +49,8 @@ func TestCatalogueIsComplete(t *testing.T) {
 			t.Errorf("%s is there twice", i.Code)
 		}
 		seen[i.Code] = true
-		if i.Hint == "" || i.Status < 400 || i.Status > 599 {
-			t.Errorf("%s: status %d, hint %q", i.Code, i.Status, i.Hint)
+		if i.Hint == "" || i.Status < 400 || i.Status > 599 || !slices.Contains(api.Families(), i.Family) {
+			t.Errorf("%s: status %d, family %q, hint %q", i.Code, i.Status, i.Family, i.Hint)
 		}
 	}
 	src, err := os.ReadFile("errors.go")
@@ -58,5 +61,22 @@ func TestCatalogueIsComplete(t *testing.T) {
 		if !seen[api.Code(m[1])] {
 			t.Errorf("%s is declared but not in the catalogue", m[1])
 		}
+	}
+}
+
+// TestFamilies checks that a family stands for its codes, however an error of
+// one is wrapped.
+func TestFamilies(t *testing.T) {
+	t.Parallel()
+	for _, i := range api.Catalogue() {
+		err := fmt.Errorf("while testing: %w", api.Errorf(i.Code, "it failed"))
+		for _, f := range api.Families() {
+			if got := errors.Is(err, f); got != (f == i.Family) {
+				t.Errorf("errors.Is(%s, %s) is %v", i.Code, f, got)
+			}
+		}
+	}
+	if f := (&api.Error{Code: "from.the_future"}).Family(); f != api.FamilyServer {
+		t.Errorf("an unknown code is of the family %s", f)
 	}
 }

@@ -80,7 +80,8 @@ type CreateSandbox struct {
 	Idle         *IdlePolicy       `json:"idle,omitempty" doc:"When to hibernate, in detail"`
 	Checkpoints  *CheckpointPolicy `json:"checkpoints,omitempty" doc:"Which checkpoints to keep"`
 	Volumes      []VolumeMount     `json:"volumes,omitempty" doc:"Volumes to attach"`
-	EgressMbps   int               `json:"egress_mbps,omitempty" minimum:"0" doc:"Outgoing bandwidth cap"`
+	Network      *Network          `json:"network,omitempty" doc:"What it may reach, and the networks it joins"`
+	EgressMbps   int               `json:"egress_mbps,omitempty" minimum:"0" maximum:"100000" doc:"Short for network.egress_mbps"`
 }
 
 // VolumeMount attaches a volume to a sandbox.

@@ -100,6 +100,7 @@ type Fork struct {
 	Persistent *bool             `json:"persistent,omitempty"`
 	CPU        float64           `json:"cpu,omitempty" minimum:"0" maximum:"256"`
 	MemoryMB   int               `json:"memory_mb,omitempty" minimum:"0" maximum:"1048576"`
+	Network    *Network          `json:"network,omitempty" doc:"Default: the parent's, without its name there"`
 	Checkpoint string            `json:"checkpoint,omitempty" doc:"Branch from this checkpoint of the sandbox instead of from now"`
 }
 
