@@ -2,10 +2,12 @@ package hostnet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -32,7 +34,11 @@ func (k *kernel) checks(ctx context.Context, cfg Config) []Check {
 	}
 	fresh := &kernel{host: h, cfg: cfg}
 	out = append(out, fresh.checkPrefix(), fresh.checkUplink(), fresh.checkResolvers())
-	return append(out, checkForwardPolicies()...)
+	out = append(out, checkCaps(), checkLog())
+	if cfg.Taps {
+		out = append(out, checkTaps())
+	}
+	return append(out, checkFirewalls())
 }
 
 // checkVeth makes a namespace and a veth pair that end with the check.
@@ -65,39 +71,100 @@ func checkVeth(h *netlink.Handle) Check {
 type nftFeature struct {
 	name  string
 	chain nftables.Chain
-	exprs []expr.Any
+	rule  func(r *ruleset) []expr.Any
 }
 
 func nftFeatures() []nftFeature {
 	pre := nftables.Chain{Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityMangle}
-	nat := nftables.Chain{Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource}
+	to := nftables.Chain{Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityNATDest}
+	from := nftables.Chain{Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource}
+	always := func(exprs []expr.Any) func(*ruleset) []expr.Any { return func(*ruleset) []expr.Any { return exprs } }
 	return []nftFeature{
-		{"nftables", pre, fromSlot()},
-		{"nftables connection tracking", pre, conn(ctKnown)},
-		{"nftables route lookup (fib)", pre, sourceNotRoutedBack()},
-		{"nftables address translation (masquerade)", nat, append(fromSlot(), &expr.Masq{})},
+		{"nftables", pre, always(fromSlot())},
+		{"nftables connection tracking", pre, always(conn(ctKnown))},
+		{"nftables route lookup (fib)", pre, always(sourceNotRoutedBack())},
+		{"nftables address translation (masquerade)", from, always(append(fromSlot(), &expr.Masq{}))},
+		{"rules for each sandbox", pre, slotRules},
+		{"rules by name (redirect)", to, always(append(protocol(unix.IPPROTO_TCP), destinationBecomes(netip.IPv4Unspecified(), gateProxyPort)...))},
 	}
+}
+
+// slotRules is one of everything that the rules of a sandbox need.
+func slotRules(r *ruleset) []expr.Any {
+	arrive, members := r.named(arriveMap), r.named(memberSet)
+	r.addSet(arrive)
+	r.addSet(members)
+	some := r.anonymous(intervals(deniedPrefixes()))
+	return slices.Concat(destinationSharesGroup(groupID{}, members), destinationIn(some),
+		lookup(expr.MetaKeyIIFGROUP, arrive), reject(unix.NFT_REJECT_ICMPX_UNREACH, unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED))
 }
 
 // check adds a table with the feature and deletes it in the same transaction,
 // so that it never takes effect.
 func (f nftFeature) check() Check {
 	c := Check{Name: f.name}
-	conn, err := nftables.New()
+	conn, err := openTables()
 	if err == nil {
-		t := conn.AddTable(&nftables.Table{Name: fmt.Sprintf("%s_probe_%d", tableName, os.Getpid()), Family: nftables.TableFamilyINet})
+		r := &ruleset{conn: conn, table: &nftables.Table{Name: fmt.Sprintf("%s_probe_%d", tableName, os.Getpid()), Family: nftables.TableFamilyINet}}
+		conn.AddTable(r.table)
 		chain := f.chain
-		chain.Name, chain.Table = "probe", t
+		chain.Name, chain.Table = "probe", r.table
 		conn.AddChain(&chain)
-		conn.AddRule(&nftables.Rule{Table: t, Chain: &chain, Exprs: f.exprs})
-		conn.DelTable(t)
-		err = conn.Flush()
+		r.rule(&chain, f.rule(r))
+		conn.DelTable(r.table)
+		err = errors.Join(r.err, conn.Flush())
 	}
 	if err != nil {
 		c.Detail = "the kernel refuses it: " + err.Error()
 		return c
 	}
 	c.OK, c.Detail = true, "available"
+	return c
+}
+
+// checkCaps puts a cap on the loopback of a namespace that ends with the check.
+func checkCaps() Check {
+	c := Check{Name: "bandwidth caps (tbf)", OK: true, Warning: true}
+	n, err := newNetns()
+	if err == nil {
+		defer n.close()
+		var lo netlink.Link
+		if lo, err = n.route.LinkByName("lo"); err == nil {
+			err = n.route.QdiscReplace(bucket(lo, 1))
+		}
+	}
+	if err != nil {
+		c.Detail = "sandboxes with a bandwidth cap cannot be made (kernel module sch_tbf): " + err.Error()
+		return c
+	}
+	c.Warning, c.Detail = false, "available"
+	return c
+}
+
+// checkLog: without it sandboxes work as well, and who was contacted is not known.
+func checkLog() Check {
+	c := Check{Name: "connection log", OK: true, Warning: true}
+	probe := nftFeature{chain: nftables.Chain{Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityMangle},
+		rule: func(r *ruleset) []expr.Any {
+			meter := r.named(refusedSet)
+			r.addSet(meter)
+			return logRefused(meter, logGroup(0))
+		}}
+	if p := probe.check(); !p.OK {
+		c.Detail = "refused connections cannot be logged (nft_log, nfnetlink_log): " + p.Detail
+		return c
+	}
+	if _, err := connections(netip.IPv4Unspecified(), ctBySource); err != nil {
+		c.Detail = "the kernel does not show its connections (nf_conntrack_netlink): " + err.Error()
+		return c
+	}
+	if f, err := os.OpenFile(countingPath(countingSettings[0]), os.O_WRONLY, 0); err != nil {
+		c.Detail = "without bytes, since the kernel does not let them be counted: " + err.Error()
+		return c
+	} else {
+		f.Close()
+	}
+	c.Warning, c.Detail = false, "available"
 	return c
 }
 
@@ -148,46 +215,49 @@ func (k *kernel) checkResolvers() Check {
 	return c
 }
 
-func isDenied(a netip.Addr) bool {
-	for _, text := range denied {
-		if netip.MustParsePrefix(text).Contains(a) {
-			return true
-		}
-	}
-	return false
-}
-
-// checkForwardPolicies looks for chains of others that drop what nobody
-// accepted. A packet of a sandbox must pass them too, and we do not edit them.
-func checkForwardPolicies() []Check {
-	c := Check{Name: "other firewalls", OK: true, Detail: "none drops forwarded packets by default"}
+// checkFirewalls looks for chains of others that drop what nobody accepted. A
+// packet of a sandbox must pass them too, and we do not edit them.
+func checkFirewalls() Check {
+	c := Check{Name: "other firewalls", OK: true, Warning: true}
 	conn, err := nftables.New()
 	if err != nil {
-		return []Check{{Name: c.Name, Warning: true, OK: true, Detail: err.Error()}}
+		c.Detail = err.Error()
+		return c
 	}
 	chains, err := conn.ListChains()
 	if err != nil {
-		return []Check{{Name: c.Name, Warning: true, OK: true, Detail: err.Error()}}
+		c.Detail = err.Error()
+		return c
 	}
+	var details []string
+	if found := droppingAt(chains, *nftables.ChainHookForward); found != "" {
+		details = append(details, "forwarded packets are dropped by default in "+found+
+			": allow interfaces ps-* there (with Docker, in its chain DOCKER-USER), else sandboxes have no internet")
+	}
+	if found := droppingAt(chains, *nftables.ChainHookInput); found != "" {
+		details = append(details, fmt.Sprintf("incoming packets are dropped by default in %s: allow interfaces ps-* to ports %d and %d there, else "+
+			"sandboxes wait for names and rules by name let nothing through", found, gateDNSPort, gateProxyPort))
+	}
+	if text, err := os.ReadFile("/proc/net/ip_tables_names"); err == nil && strings.Contains(string(text), "filter") && len(details) == 0 {
+		details = append(details, "rules of legacy iptables exist and are not examined; they must let interfaces ps-* forward")
+	}
+	if c.Detail = strings.Join(details, "; "); c.Detail == "" {
+		c.Warning, c.Detail = false, "none drops packets of sandboxes by default"
+	}
+	return c
+}
+
+// droppingAt names the chains of others that drop by default at a hook.
+func droppingAt(chains []*nftables.Chain, hook nftables.ChainHook) string {
 	var found []string
 	for _, ch := range chains {
 		if ch.Table == nil || ch.Table.Name == tableName || ch.Hooknum == nil || ch.Policy == nil {
 			continue
 		}
 		family := ch.Table.Family
-		if (family == nftables.TableFamilyINet || family == nftables.TableFamilyIPv4) &&
-			*ch.Hooknum == *nftables.ChainHookForward && *ch.Policy == nftables.ChainPolicyDrop {
-			found = append(found, fmt.Sprintf("%s/%s", ch.Table.Name, ch.Name))
+		if (family == nftables.TableFamilyINet || family == nftables.TableFamilyIPv4) && *ch.Hooknum == hook && *ch.Policy == nftables.ChainPolicyDrop {
+			found = append(found, ch.Table.Name+"/"+ch.Name)
 		}
 	}
-	if len(found) > 0 {
-		c.Warning = true
-		c.Detail = "forwarded packets are dropped by default in " + strings.Join(found, ", ") +
-			": allow interfaces ps-* there (with Docker, in its chain DOCKER-USER), else sandboxes have no internet"
-	}
-	if text, err := os.ReadFile("/proc/net/ip_tables_names"); err == nil && strings.Contains(string(text), "filter") && len(found) == 0 {
-		c.Warning = true
-		c.Detail = "rules of legacy iptables exist and are not examined; they must let interfaces ps-* forward"
-	}
-	return []Check{c}
+	return strings.Join(found, ", ")
 }

@@ -121,10 +121,10 @@ func TestRulesComeBack(t *testing.T) {
 		must(t, err)
 		nft.FlushRuleset()
 		must(t, nft.Flush())
-		if rulesInPlace(m.kernel.rules) {
+		if inForceWhole(m) {
 			t.Fatal("the table is still there")
 		}
-		for deadline := time.Now().Add(30 * time.Second); !rulesInPlace(m.kernel.rules); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(30 * time.Second); !inForceWhole(m); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("the rules did not come back")
 			}

@@ -33,7 +33,8 @@ func TestSlotLayout(t *testing.T) {
 		t.Errorf("%+v after JSON", back)
 	}
 	for _, bad := range []Config{{}, {Owner: "ABCD1234"}, {Owner: "short"}, {Owner: "abcd1234", Ahead: -1},
-		{Owner: "abcd1234", Prefix: netip.MustParsePrefix("fd00::/64")}, {Owner: "abcd1234", Prefix: netip.MustParsePrefix("10.0.0.0/31")}} {
+		{Owner: "abcd1234", Prefix: netip.MustParsePrefix("fd00::/64")}, {Owner: "abcd1234", Prefix: netip.MustParsePrefix("10.0.0.0/30")},
+		{Owner: "abcd1234", Pass: []netip.Prefix{netip.MustParsePrefix("fd00::/64")}}} {
 		if _, err := bad.withDefaults(); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}

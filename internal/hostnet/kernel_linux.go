@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/vishvananda/netlink"
@@ -18,19 +19,23 @@ type kernel struct {
 	cfg   Config
 	host  *netlink.Handle // route netlink of the host's namespace
 	user  *os.File        // holds the shared lock that says this server is here
-	mu    sync.Mutex      // guards what follows
+	gate  int             // index of its slot
+	own   ownPart
+	mu    sync.Mutex      // guards what follows, and every change of the table
 	rules policy          // as last installed
 	mtu   int             // of new slots
+	slots map[int]inForce // that are not under the default rules
+	lost  bool            // slots' rules that are in slots are not in the table
 }
 
-// setup does all or nothing.
-func (k *kernel) setup(ctx context.Context, cfg Config) (err error) {
+// setup does all or nothing, and gives the index of the gate.
+func (k *kernel) setup(ctx context.Context, cfg Config) (gate int, err error) {
 	if os.Geteuid() != 0 {
-		return api.Errorf(api.CodeNotRoot, "sandbox networks need root")
+		return 0, api.Errorf(api.CodeNotRoot, "sandbox networks need root")
 	}
-	k.cfg = cfg
+	k.cfg, k.slots = cfg, map[int]inForce{}
 	if k.host, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-		return unavailable(err, "the kernel's network settings cannot be opened")
+		return 0, unavailable(err, "the kernel's network settings cannot be opened")
 	}
 	defer func() {
 		if err != nil {
@@ -38,15 +43,15 @@ func (k *kernel) setup(ctx context.Context, cfg Config) (err error) {
 		}
 	}()
 	if err := k.checkRange(cfg); err != nil {
-		return err
+		return 0, err
 	}
 	lock, err := lockMachine(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer lock.unlock()
 	if k.user, err = enter(); err != nil {
-		return err
+		return 0, err
 	}
 	defer func() {
 		if err != nil {
@@ -54,9 +59,24 @@ func (k *kernel) setup(ctx context.Context, cfg Config) (err error) {
 		}
 	}()
 	if err := lock.shareNetnsDir(); err != nil {
-		return err
+		return 0, err
 	}
-	return k.refreshLocked(lock)
+	if err := k.refreshLocked(lock); err != nil {
+		return 0, err
+	}
+	lock.countConnections()
+	return k.setupGate()
+}
+
+func (k *kernel) setupGate() (gate int, err error) {
+	if k.gate, err = k.openGate(); err != nil {
+		return 0, err
+	}
+	k.own = ownPart{cfg: k.cfg, gate: k.cfg.slot(k.gate).Gateway, log: logGroup(k.gate)}
+	if err := transact(k.own.build); err != nil {
+		return 0, errors.Join(refusedBy(err, "the rules of this server's sandboxes cannot be installed (nftables)"), k.closeGate())
+	}
+	return k.gate, nil
 }
 
 // refresh follows the host to other uplinks and resolvers.
@@ -78,22 +98,20 @@ func (k *kernel) refreshLocked(lock *machineLock) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mtu = slotMTU(ups)
-	if !want.equal(k.rules) || !rulesInPlace(want) {
-		if err := installRules(want); err != nil {
-			return err
-		}
-		k.rules = want
+	if _, err := k.install(want); err != nil {
+		return err
 	}
 	// Only now: an uplink never forwards without the rules.
 	return lock.forward(ups)
 }
 
-// ensureRules puts the table back if it is not as it was left.
+// ensureRules puts back what is not as it was left: the shared chains, this
+// server's part, its slots' rules.
 func (k *kernel) ensureRules(ctx context.Context) (bool, error) {
 	k.mu.Lock()
-	want := k.rules
+	lost := k.lost
 	k.mu.Unlock()
-	if rulesInPlace(want) {
+	if !lost && sharedInPlace() && k.own.inPlace() {
 		return false, nil
 	}
 	lock, err := lockMachine(ctx)
@@ -101,10 +119,38 @@ func (k *kernel) ensureRules(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer lock.unlock()
-	if rulesInPlace(want) { // another server was quicker
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.install(k.rules)
+}
+
+// install brings the table to what it should be, and reports whether it had to
+// be put back. The machine's lock and k.mu are held. Before the gate is there,
+// this server has no part of the table.
+func (k *kernel) install(p policy) (restored bool, err error) {
+	fresh := !sharedInPlace()
+	mine := k.own.gate.IsValid()
+	k.lost = k.lost || mine && (fresh || !k.own.inPlace())
+	if restored = fresh || k.lost; !restored && p.equal(k.rules) {
 		return false, nil
 	}
-	return true, installRules(want)
+	err = transact(func(r *ruleset) {
+		if fresh {
+			newTable(r)
+		}
+		setPolicy(r, p)
+		if k.lost {
+			k.own.build(r)
+		}
+	})
+	if err == nil && k.lost {
+		err = k.restoreSlots()
+	}
+	if err != nil {
+		return restored, refusedBy(err, "the rules of sandbox networks cannot be installed (nftables)")
+	}
+	k.rules, k.lost = p, false
+	return restored, nil
 }
 
 // close leaves the machine, and cleans it when nobody is left.
@@ -115,7 +161,24 @@ func (k *kernel) close(ctx context.Context) error {
 		return err
 	}
 	defer lock.unlock()
-	return k.leave()
+	return errors.Join(k.closeGate(), k.leave())
+}
+
+// removeLate removes a slot after close, as a server that comes for nothing else.
+func (k *kernel) removeLate(ctx context.Context, i int) (err error) {
+	if k.host, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return unavailable(err, "the kernel's network settings cannot be opened")
+	}
+	defer k.host.Close()
+	lock, err := lockMachine(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.unlock()
+	if k.user, err = enter(); err != nil {
+		return err
+	}
+	return errors.Join(k.remove(i), k.closeGate(), k.leave())
 }
 
 // leave needs the machine's lock. What is shared goes when no other server is
@@ -137,6 +200,17 @@ func (k *kernel) leave() error {
 func (k *kernel) isLocal(a netip.Addr) bool {
 	routes, err := netlink.RouteGet(a.AsSlice())
 	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
+}
+
+// leadsOut reports whether the route to an address leaves the host for
+// somebody who is no sandbox.
+func (k *kernel) leadsOut(a netip.Addr) bool {
+	routes, err := netlink.RouteGet(a.AsSlice())
+	if err != nil || len(routes) == 0 || routes[0].Type != unix.RTN_UNICAST {
+		return false
+	}
+	l, err := netlink.LinkByIndex(routes[0].LinkIndex)
+	return err == nil && !strings.HasPrefix(l.Attrs().Name, linkPrefix)
 }
 
 // dump repeats a listing that the kernel reports as torn, which happens while

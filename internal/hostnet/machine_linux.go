@@ -14,6 +14,7 @@ type state struct {
 	NetnsMount bool              `json:"netns_mount"` // the directory of namespaces became a mount
 	NetnsDir   bool              `json:"netns_dir"`   // and was made
 	Forwarding map[string]string `json:"forwarding"`  // by interface, the earlier value
+	Counting   map[string]string `json:"counting"`    // by setting, the earlier value
 }
 
 // readState reads what was changed; a file that is missing or unreadable says
@@ -25,6 +26,9 @@ func readState() state {
 	}
 	if s.Forwarding == nil {
 		s.Forwarding = map[string]string{}
+	}
+	if s.Counting == nil {
+		s.Counting = map[string]string{}
 	}
 	return s
 }
@@ -96,6 +100,29 @@ func (l *machineLock) forward(ups []uplink) error {
 	return nil
 }
 
+// Settings of the kernel by which it counts the bytes of connections and keeps
+// the times they began at.
+var countingSettings = []string{"nf_conntrack_acct", "nf_conntrack_timestamp"}
+
+func countingPath(name string) string { return "/proc/sys/net/netfilter/" + name }
+
+// countConnections turns counting on. A host that does not let it is fine: the
+// log of connections has no bytes then.
+func (l *machineLock) countConnections() {
+	s := readState()
+	for _, name := range countingSettings {
+		if v := readSetting(countingPath(name)); v == "0" {
+			s.Counting[name] = v
+		}
+	}
+	if len(s.Counting) == 0 || s.save() != nil {
+		return
+	}
+	for name := range s.Counting {
+		_ = writeSetting(countingPath(name), "1")
+	}
+}
+
 // restoreMachine undoes what state says. A host that has since become a router
 // for reasons of its own keeps forwarding.
 func restoreMachine() error {
@@ -106,6 +133,11 @@ func restoreMachine() error {
 			if err := setSysctl("ipv4", name, "forwarding", value); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}
+		}
+	}
+	for name, value := range s.Counting {
+		if err := writeSetting(countingPath(name), value); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
 		}
 	}
 	entries, err := os.ReadDir(netnsDir)
@@ -131,15 +163,24 @@ func sysctlPath(family, link, name string) string {
 }
 
 func getSysctl(family, link, name string) string {
-	text, err := os.ReadFile(sysctlPath(family, link, name))
+	return readSetting(sysctlPath(family, link, name))
+}
+
+func setSysctl(family, link, name, value string) error {
+	return writeSetting(sysctlPath(family, link, name), value)
+}
+
+// readSetting gives the first character; "" is a setting that is not there.
+func readSetting(path string) string {
+	text, err := os.ReadFile(path)
 	if err != nil || len(text) == 0 {
 		return ""
 	}
 	return string(text[:1])
 }
 
-func setSysctl(family, link, name, value string) error {
-	f, err := os.OpenFile(sysctlPath(family, link, name), os.O_WRONLY, 0)
+func writeSetting(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func requireRoot(t *testing.T) {
 	}
 }
 
-func becomeMachine(t *testing.T) {
+func becomeMachine(t testing.TB) {
 	t.Helper()
 	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	hideRun(t)
@@ -75,7 +75,7 @@ func becomeMachine(t *testing.T) {
 
 // hideRun lets go of the mounts that were copied from the machine around, such
 // as namespaces of its slots: they would come and go with theirs.
-func hideRun(t *testing.T) {
+func hideRun(t testing.TB) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	must(t, err)
@@ -104,12 +104,12 @@ var insides = []string{
 // world is the rest of the network: it has every address of insides and
 // webPublic, and answers TCP on any port that a test listens on.
 type world struct {
-	t  *testing.T
+	t  testing.TB
 	ns *netns
 }
 
 // newWorld connects the machine to a world by wan0, with a default route.
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	n, err := newNetns()
 	must(t, err)
@@ -132,7 +132,7 @@ func newWorld(t *testing.T) *world {
 	return &world{t, n}
 }
 
-func (n *netns) addAddr(t *testing.T, link, address string) {
+func (n *netns) addAddr(t testing.TB, link, address string) {
 	t.Helper()
 	l, err := n.route.LinkByName(link)
 	must(t, err)
@@ -140,14 +140,7 @@ func (n *netns) addAddr(t *testing.T, link, address string) {
 }
 
 // in runs f in the namespace.
-func (n *netns) in(f func() error) error {
-	return onSpareThread(func() error {
-		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
-			return err
-		}
-		return f()
-	})
-}
+func (n *netns) in(f func() error) error { return n.inside(f) }
 
 func (n *netns) dial(network, address string) (net.Conn, error) {
 	var c net.Conn
@@ -203,7 +196,8 @@ func listen(t *testing.T, n *netns, addr string) *server {
 		must(t, n.in(open))
 	}
 	var wg sync.WaitGroup
-	t.Cleanup(func() { tcp.Close(); udp.Close(); wg.Wait() })
+	over, end := context.WithCancel(context.Background())
+	t.Cleanup(func() { tcp.Close(); udp.Close(); end(); wg.Wait() })
 	wg.Go(func() {
 		for {
 			c, err := tcp.Accept()
@@ -213,6 +207,7 @@ func listen(t *testing.T, n *netns, addr string) *server {
 			s.saw(c.RemoteAddr().String())
 			wg.Go(func() {
 				defer c.Close()
+				defer context.AfterFunc(over, func() { c.Close() })()
 				fmt.Fprintf(c, "%s\n", c.RemoteAddr())
 				_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 				_, _ = io.Copy(c, c)
@@ -235,7 +230,7 @@ func listen(t *testing.T, n *netns, addr string) *server {
 
 // guest stands for the network stack in a sandbox: the slot's address on the
 // slot's interface.
-func guest(t *testing.T, s Slot) *netns {
+func guest(t testing.TB, s Slot) *netns {
 	t.Helper()
 	n, err := openNetns(s.Namespace)
 	must(t, err)
@@ -320,7 +315,7 @@ func cidr(s string) *net.IPNet {
 	return n
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

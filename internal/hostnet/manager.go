@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pandastack/pandastack/api"
 )
@@ -27,10 +28,17 @@ type Manager struct {
 	ready  []Slot       // made ahead
 	held   map[int]bool // every index of ours: being made, ready, in use, being removed
 	inUse  map[int]bool // given out by Take or Adopt
+	fresh  map[int]bool // given out by Take, and nothing applied since
+	spent  []int        // removed, but peers and connection tracking remember them
 	doomed []int        // released, not removed yet
 	cursor int          // where the search for a free index goes on
+	gate   int          // index of the slot that no sandbox gets
 	open   bool
 	runs   bool
+	busy   sync.WaitGroup // calls that work in the kernel; none begins unless open
+	ending sync.Mutex     // Close and what comes after it, one at a time
+
+	lost atomic.Int64 // flows that were not reported
 }
 
 // New makes a Manager. It touches nothing until Setup.
@@ -43,6 +51,7 @@ func New(cfg Config, log *slog.Logger) *Manager {
 		gone:   make(chan struct{}, removers),
 		held:   map[int]bool{},
 		inUse:  map[int]bool{},
+		fresh:  map[int]bool{},
 	}
 }
 
@@ -61,14 +70,28 @@ func (m *Manager) Setup(ctx context.Context) error {
 	if m.open {
 		return nil
 	}
-	if err := m.kernel.setup(ctx, cfg); err != nil {
+	gate, err := m.kernel.setup(ctx, cfg)
+	if err != nil {
 		return err
 	}
-	m.cfg, m.open = cfg, true
+	m.cfg, m.open, m.gate = cfg, true, gate
+	m.held[gate] = true
 	// Starting anywhere keeps a restarted server from reusing the addresses
 	// that peers and connection tracking still remember.
 	m.cursor = rand.IntN(cfg.slots())
 	return nil
+}
+
+// begin says that a call works in the kernel until it calls end. Close waits
+// for it, so that it finds all there is.
+func (m *Manager) begin() (end func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.open {
+		return nil, errNotSetUp()
+	}
+	m.busy.Add(1)
+	return m.busy.Done, nil
 }
 
 // Take gives a slot to a sandbox: one made ahead if there is one, at the price
@@ -78,58 +101,86 @@ func (m *Manager) Take(ctx context.Context) (Slot, error) {
 	if err := ctx.Err(); err != nil {
 		return Slot{}, ended(err)
 	}
-	m.mu.Lock()
-	if !m.open {
-		m.mu.Unlock()
-		return Slot{}, errNotSetUp()
+	end, err := m.begin()
+	if err != nil {
+		return Slot{}, err
 	}
-	if n := len(m.ready); n > 0 {
-		s := m.ready[0]
-		m.ready = slices.Delete(m.ready, 0, 1)
-		m.inUse[s.Index] = true
-		m.mu.Unlock()
+	defer end()
+	if s, ok := m.takeReady(); ok {
 		signal(m.wanted)
 		return s, nil
 	}
-	m.mu.Unlock()
 	s, err := m.make(ctx)
 	if err != nil {
 		return Slot{}, err
 	}
 	m.mu.Lock()
-	m.inUse[s.Index] = true
-	m.mu.Unlock()
+	defer m.mu.Unlock()
+	if !m.open { // Close waits, to remove it
+		m.doomed = append(m.doomed, s.Index)
+		return Slot{}, errNotSetUp()
+	}
+	m.inUse[s.Index], m.fresh[s.Index] = true, true
 	return s, nil
+}
+
+func (m *Manager) takeReady() (Slot, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.ready) == 0 {
+		return Slot{}, false
+	}
+	s := m.ready[0]
+	m.ready = slices.Delete(m.ready, 0, 1)
+	m.inUse[s.Index], m.fresh[s.Index] = true, true
+	return s, true
 }
 
 // Adopt takes again a slot that an earlier process of this owner gave out. It
 // fails with host.network_unavailable, and says what is missing, when the slot
-// is not whole.
+// is not whole. The rules that the process had applied stay in force until Apply
+// is called anew. A slot that was adopted is not swept: whoever gives it up again
+// has to release it.
 func (m *Manager) Adopt(ctx context.Context, index int) (Slot, error) {
 	if err := ctx.Err(); err != nil {
 		return Slot{}, ended(err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.open {
-		return Slot{}, errNotSetUp()
-	}
-	if m.held[index] {
-		return Slot{}, api.Errorf(api.CodeNetworkUnavailable, "network slot %d is in use already", index)
-	}
-	if index < 0 || index >= m.cfg.slots() {
-		return Slot{}, api.Errorf(api.CodeNetworkUnavailable, "network slot %d is outside %s", index, m.cfg.Prefix)
-	}
-	s, err := m.kernel.adopt(index)
+	end, err := m.begin()
 	if err != nil {
 		return Slot{}, err
 	}
-	m.held[index], m.inUse[index] = true, true
+	defer end()
+	if err := m.claim(index); err != nil {
+		return Slot{}, err
+	}
+	s, err := m.kernel.adopt(index)
+	if err != nil {
+		m.forget(index)
+		return Slot{}, err
+	}
+	m.mu.Lock()
+	m.inUse[index] = true
+	m.mu.Unlock()
 	return s, nil
 }
 
+// claim takes an index for a slot that is there already.
+func (m *Manager) claim(index int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.held[index] {
+		return api.Errorf(api.CodeNetworkUnavailable, "network slot %d is in use already", index)
+	}
+	if index < 0 || index >= m.cfg.slots() {
+		return api.Errorf(api.CodeNetworkUnavailable, "network slot %d is outside %s", index, m.cfg.Prefix)
+	}
+	m.held[index] = true
+	return nil
+}
+
 // Release removes a slot whose sandbox has ended. While Run runs the removal is
-// left to it. A slot that is not in use is nil.
+// left to it; after Close it is done all the same. A slot that is not in use is
+// nil.
 func (m *Manager) Release(ctx context.Context, s Slot) error {
 	m.mu.Lock()
 	if !m.inUse[s.Index] {
@@ -137,14 +188,22 @@ func (m *Manager) Release(ctx context.Context, s Slot) error {
 		return nil
 	}
 	delete(m.inUse, s.Index)
+	delete(m.fresh, s.Index)
 	if m.runs {
 		m.doomed = append(m.doomed, s.Index)
 		m.mu.Unlock()
 		signal(m.gone)
 		return nil
 	}
+	remove := m.remove
+	if m.open {
+		m.busy.Add(1)
+		defer m.busy.Done()
+	} else {
+		remove = func(i int) error { return m.removeLate(ctx, i) }
+	}
 	m.mu.Unlock()
-	if err := m.remove(s.Index); err != nil {
+	if err := remove(s.Index); err != nil {
 		m.mu.Lock()
 		m.inUse[s.Index] = true // so that a repeated Release tries again
 		m.mu.Unlock()
@@ -153,15 +212,21 @@ func (m *Manager) Release(ctx context.Context, s Slot) error {
 	return nil
 }
 
+func (m *Manager) removeLate(ctx context.Context, i int) error {
+	m.ending.Lock()
+	defer m.ending.Unlock()
+	return m.kernel.removeLate(ctx, i)
+}
+
 // Sweep removes the slots that an earlier process of this owner left and that
-// neither keep nor this Manager names.
+// neither keep nor this Manager names. One that cannot be removed yet is removed
+// by Run.
 func (m *Manager) Sweep(ctx context.Context, keep []int) error {
-	m.mu.Lock()
-	open := m.open
-	m.mu.Unlock()
-	if !open {
-		return errNotSetUp()
+	end, err := m.begin()
+	if err != nil {
+		return err
 	}
+	defer end()
 	found, err := m.kernel.owned()
 	if err != nil {
 		return err
@@ -177,23 +242,42 @@ func (m *Manager) Sweep(ctx context.Context, keep []int) error {
 			m.held[i] = true
 		}
 		m.mu.Unlock()
-		if !skip {
-			errs = append(errs, m.remove(i))
+		if skip {
+			continue
+		}
+		if err := m.remove(i); err != nil {
+			errs = append(errs, err)
+			m.doom(i) // for Run, or else for Close
 		}
 	}
 	return errors.Join(errs...)
 }
 
+// doom leaves a slot to be removed in the background.
+func (m *Manager) doom(i int) {
+	m.mu.Lock()
+	m.doomed = append(m.doomed, i)
+	m.mu.Unlock()
+	signal(m.gone)
+}
+
 // Close removes the slots that nobody took. Slots in use stay, to be adopted by
-// the next process of this owner. The last server on the machine to leave, with
-// no slot left, removes the rules and restores the uplink.
+// the next process of this owner, and with them the gate and the rules. The last
+// server on the machine to leave, with no slot left, removes the rules and
+// restores the uplink.
 func (m *Manager) Close(ctx context.Context) error {
+	m.ending.Lock()
+	defer m.ending.Unlock()
 	m.mu.Lock()
 	if !m.open {
 		m.mu.Unlock()
 		return nil
 	}
 	m.open = false
+	m.mu.Unlock()
+	m.busy.Wait()
+
+	m.mu.Lock()
 	doomed := m.doomed
 	for _, s := range m.ready {
 		doomed = append(doomed, s.Index)
@@ -204,6 +288,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	for _, i := range doomed {
 		errs = append(errs, m.remove(i))
 	}
+	m.recycle()
 	return errors.Join(append(errs, m.kernel.close(ctx))...)
 }
 
@@ -215,7 +300,7 @@ func (m *Manager) Free() int {
 	if !m.open {
 		return 0
 	}
-	return m.cfg.slots() - len(m.held) + len(m.ready)
+	return m.cfg.slots() - len(m.held) + len(m.ready) + len(m.spent)
 }
 
 // Ready is how many slots are made and wait for Take.
@@ -237,9 +322,20 @@ func (m *Manager) Checks(ctx context.Context) []Check {
 
 // make creates a slot under the next index that nobody on the machine has.
 func (m *Manager) make(ctx context.Context) (Slot, error) {
+	s, ok, err := m.makeAny(ctx)
+	if err == nil && !ok && m.recycle() > 0 {
+		s, ok, err = m.makeAny(ctx)
+	}
+	if err == nil && !ok {
+		err = api.Errorf(api.CodeCapacity, "all %d network slots of %s are in use", m.cfg.slots(), m.cfg.Prefix)
+	}
+	return s, err
+}
+
+func (m *Manager) makeAny(ctx context.Context) (s Slot, ok bool, err error) {
 	for range m.cfg.slots() {
 		if err := ctx.Err(); err != nil {
-			return Slot{}, ended(err)
+			return Slot{}, false, ended(err)
 		}
 		i, ok := m.reserve()
 		if !ok {
@@ -247,14 +343,37 @@ func (m *Manager) make(ctx context.Context) (Slot, error) {
 		}
 		s, err := m.kernel.create(i)
 		if err == nil {
-			return s, nil
+			return s, true, nil
 		}
 		m.forget(i)
 		if !errors.Is(err, errTaken) {
-			return Slot{}, err
+			return Slot{}, false, err
 		}
 	}
-	return Slot{}, api.Errorf(api.CodeCapacity, "all %d network slots of %s are in use", m.cfg.slots(), m.cfg.Prefix)
+	return Slot{}, false, nil
+}
+
+// recycle makes the indexes of removed slots usable again, and says how many.
+func (m *Manager) recycle() int {
+	m.mu.Lock()
+	spent := m.spent
+	m.spent = nil
+	m.mu.Unlock()
+	if len(spent) == 0 {
+		return 0
+	}
+	err := m.kernel.cutReleased(spent)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.log.Warn("connections of sandboxes that are gone are not forgotten yet", "error", err)
+		m.spent = append(m.spent, spent...)
+		return 0
+	}
+	for _, i := range spent {
+		delete(m.held, i)
+	}
+	return len(spent)
 }
 
 func (m *Manager) reserve() (int, bool) {
@@ -272,12 +391,14 @@ func (m *Manager) reserve() (int, bool) {
 	return 0, false
 }
 
-// remove takes a slot off the machine and gives its index back.
+// remove takes a slot off the machine. Its index is used again after recycle.
 func (m *Manager) remove(i int) error {
 	if err := m.kernel.remove(i); err != nil {
 		return err
 	}
-	m.forget(i)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.spent = append(m.spent, i)
 	return nil
 }
 

@@ -289,8 +289,11 @@ func TestPrivateResolverIsReachableForDNSOnly(t *testing.T) {
 		must(t, os.WriteFile("/run/systemd/resolve/resolv.conf",
 			[]byte("# comment\nnameserver "+resolver+"\nnameserver "+hostWAN+"\nsearch x\nnameserver fd00::1\nnameserver nonsense\n"), 0o644))
 		m := newManager(t, Config{})
-		if got := m.Nameservers(); len(got) != 1 || got[0].String() != resolver {
-			t.Fatalf("nameservers %v, want %s alone: the others are the host or not IPv4", got, resolver)
+		if got := m.Nameservers(); len(got) != 2 || got[0] != m.Gate().Address || got[1].String() != resolver {
+			t.Fatalf("nameservers %v, want the gate and %s: the others are the host or not IPv4", got, resolver)
+		}
+		if got := HostResolvers(); len(got) != 2 || got[0].String() != "127.0.0.53" {
+			t.Errorf("the host's own programs use %v", got)
 		}
 		s := take(t, m)
 		g := guest(t, s)

@@ -13,10 +13,22 @@ import (
 // resolvers behind it.
 var resolverFiles = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
 
-// Nameservers are the host's own resolvers that a sandbox can reach: IPv4, and
-// not an address of the host. The list may be empty, and follows changes of
+// Nameservers are what sandboxes ask for names: the gate, where this server
+// answers, and behind it the host's own resolvers that a sandbox can reach (IPv4,
+// and not an address of the host), so that names do not end with the server. Rules
+// by name or without a network leave only the gate. The list follows changes of
 // the host's configuration.
-func (m *Manager) Nameservers() []netip.Addr { return nameservers(m.kernel.isLocal) }
+func (m *Manager) Nameservers() []netip.Addr {
+	list := nameservers(m.kernel.isLocal)
+	if gate := m.Gate(); gate.Address.IsValid() {
+		list = slices.Insert(list, 0, gate.Address)
+	}
+	return list
+}
+
+// HostResolvers are those that the host's own programs use, whatever and
+// wherever they are.
+func HostResolvers() []netip.Addr { return readResolvers(resolverFiles[0]) }
 
 func nameservers(isLocal func(netip.Addr) bool) []netip.Addr {
 	var out []netip.Addr

@@ -8,10 +8,12 @@ import (
 
 // How often Run looks whether the rules are still in place (a firewall manager
 // that reloads removes them with its own), and whether the host has moved to
-// another uplink or resolver.
+// another uplink or resolver, and how often it forgets the connections of slots
+// that are gone.
 const (
 	guardEvery   = 2 * time.Second
 	refreshEvery = 30 * time.Second
+	recycleEvery = 30 * time.Second
 )
 
 // removers work at the same time: a removal takes some 30 ms, nearly all of it
@@ -47,15 +49,21 @@ func (m *Manager) Run(ctx context.Context) error {
 	m.runs = false
 	m.mu.Unlock()
 	// From here on Release removes by itself; what it left before is ours.
+	var failed []int
 	for {
 		i, ok := m.nextDoomed()
 		if !ok {
-			return nil
+			break
 		}
 		if err := m.remove(i); err != nil {
-			m.log.Warn("network slot not removed; the next start sweeps it", "slot", i, "error", err)
+			m.log.Warn("network slot not removed yet", "slot", i, "error", err)
+			failed = append(failed, i)
 		}
 	}
+	for _, i := range failed {
+		m.doom(i) // Close tries again
+	}
+	return nil
 }
 
 // work repeats a step until it has nothing to do, waits to be woken, and goes
@@ -103,9 +111,7 @@ func (m *Manager) removeOne(context.Context) (bool, error) {
 		return false, nil
 	}
 	if err := m.remove(i); err != nil {
-		m.mu.Lock()
-		m.doomed = append(m.doomed, i)
-		m.mu.Unlock()
+		m.doom(i)
 		return false, err
 	}
 	return true, nil
@@ -128,6 +134,8 @@ func (m *Manager) guard(ctx context.Context) {
 	defer check.Stop()
 	refresh := time.NewTicker(refreshEvery)
 	defer refresh.Stop()
+	recycle := time.NewTicker(recycleEvery)
+	defer recycle.Stop()
 	for {
 		var restored bool
 		var err error
@@ -138,6 +146,8 @@ func (m *Manager) guard(ctx context.Context) {
 			restored, err = m.kernel.ensureRules(ctx)
 		case <-refresh.C:
 			err = m.kernel.refresh(ctx)
+		case <-recycle.C:
+			m.recycle()
 		}
 		if restored {
 			m.log.Warn("the rules of sandbox networks had been removed by another program; they are back")

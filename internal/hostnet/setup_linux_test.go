@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,13 +95,13 @@ func TestChecks(t *testing.T) {
 		policy := nftables.ChainPolicyDrop
 		nft.AddChain(&nftables.Chain{Name: "FORWARD", Table: tab, Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &policy})
+		nft.AddChain(&nftables.Chain{Name: "INPUT", Table: tab, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter, Policy: &policy})
 		must(t, nft.Flush())
-		warned := false
-		for _, c := range m.Checks(t.Context()) {
-			warned = warned || c.Warning && strings.Contains(c.Detail, "filter/FORWARD")
-		}
-		if !warned {
-			t.Error("no warning of a forward chain that drops by default")
+		for _, chain := range []string{"filter/FORWARD", "filter/INPUT"} {
+			if !slices.ContainsFunc(m.Checks(t.Context()), func(c Check) bool { return c.Warning && strings.Contains(c.Detail, chain) }) {
+				t.Errorf("no warning of %s, which drops by default", chain)
+			}
 		}
 	})
 }

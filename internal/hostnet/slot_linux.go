@@ -30,10 +30,18 @@ var hostSettings = []struct{ name, value string }{
 
 // create makes slot i, or says errTaken.
 func (k *kernel) create(i int) (Slot, error) {
-	s := k.cfg.slot(i)
 	k.mu.Lock()
-	s.MTU = k.mtu
+	mtu := k.mtu
 	k.mu.Unlock()
+	return k.createAs(i, kindOpen, mtu)
+}
+
+func (k *kernel) createAs(i int, as kind, mtu int) (Slot, error) {
+	s := k.cfg.slot(i)
+	s.MTU = mtu
+	if as == kindGate {
+		s.Tap = ""
+	}
 	// Looked up first: a namespace is too dear to find out with.
 	if _, err := k.host.LinkByName(s.HostInterface); err == nil {
 		return Slot{}, errTaken
@@ -43,7 +51,7 @@ func (k *kernel) create(i int) (Slot, error) {
 		return Slot{}, unavailable(err, "a network namespace cannot be made")
 	}
 	defer n.close()
-	link, err := k.addLink(s, n)
+	link, err := k.addLink(s, n, as)
 	if errors.Is(err, unix.EEXIST) {
 		return Slot{}, errTaken
 	}
@@ -56,8 +64,9 @@ func (k *kernel) create(i int) (Slot, error) {
 	return s, nil
 }
 
-func (k *kernel) addLink(s Slot, n *netns) (netlink.Link, error) {
+func (k *kernel) addLink(s Slot, n *netns, as kind) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
+	attrs.Group = k.cfg.linkGroup(as)
 	attrs.Name = s.HostInterface
 	attrs.MTU = s.MTU
 	attrs.HardwareAddr = hardware(hostMAC)
@@ -83,6 +92,11 @@ func (k *kernel) wire(s Slot, link netlink.Link, n *netns) error {
 	}
 	if err := n.up(); err != nil {
 		return err
+	}
+	if s.Tap != "" {
+		if err := n.addTap(s); err != nil {
+			return err
+		}
 	}
 	if err := k.host.LinkSetUp(link); err != nil {
 		return err
@@ -113,13 +127,19 @@ func neighbour(s Slot, link netlink.Link) *netlink.Neigh {
 func (k *kernel) remove(i int) error {
 	s := k.cfg.slot(i)
 	link, err := k.host.LinkByName(s.HostInterface)
-	if err == nil && link.Attrs().Alias == k.cfg.alias() {
+	switch {
+	case err == nil && link.Attrs().Alias == k.cfg.alias():
 		if err := k.host.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 			return unavailable(err, "the link of a network slot cannot be removed")
 		}
+	case err != nil && !errors.As(err, &netlink.LinkNotFoundError{}):
+		return unavailable(err, "the link of a network slot cannot be found")
 	}
 	if err := unname(s.Namespace); err != nil {
 		return unavailable(err, "the namespace of a network slot cannot be removed")
+	}
+	if err := k.forgetSlot(i); err != nil {
+		return refusedBy(err, "the rules of a network slot cannot be removed")
 	}
 	return nil
 }
@@ -152,8 +172,20 @@ func (k *kernel) owned() ([]int, error) {
 	return out, nil
 }
 
-// adopt checks that slot i is whole.
+// adopt takes slot i over from an earlier process if it is whole. Which rules
+// are in force there is not known.
 func (k *kernel) adopt(i int) (Slot, error) {
+	s, err := k.adoptAs(i, kindOpen)
+	if err != nil {
+		return Slot{}, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.slots[i] = inForce{}
+	return s, nil
+}
+
+func (k *kernel) adoptAs(i int, as kind) (Slot, error) {
 	s := k.cfg.slot(i)
 	broken := func(what string) (Slot, error) {
 		return Slot{}, api.Errorf(api.CodeNetworkUnavailable, "network slot %d is damaged: %s", i, what)
@@ -164,6 +196,9 @@ func (k *kernel) adopt(i int) (Slot, error) {
 	}
 	if link.Attrs().Alias != k.cfg.alias() {
 		return broken("the link " + s.HostInterface + " belongs to another server")
+	}
+	if has := k.cfg.kindOf(link.Attrs().Group); (has == kindGate) != (as == kindGate) {
+		return broken("the link " + s.HostInterface + " has another purpose")
 	}
 	if link.Attrs().Flags&net.FlagUp == 0 {
 		return broken("the link " + s.HostInterface + " is down")
@@ -187,6 +222,9 @@ func (k *kernel) adopt(i int) (Slot, error) {
 	if err != nil || peer.Attrs().ParentIndex != link.Attrs().Index || peer.Attrs().Flags&net.FlagUp == 0 ||
 		!bytes.Equal(peer.Attrs().HardwareAddr, hardware(s.MAC)) {
 		return broken("the interface in " + path.Base(s.Namespace) + " is not the guest's")
+	}
+	if _, err := n.route.LinkByName(tapLink); err != nil {
+		s.Tap = "" // made when the server made none
 	}
 	s.MTU = peer.Attrs().MTU
 	return s, nil
