@@ -123,6 +123,20 @@ func (c *Client) Usages(ctx context.Context) (map[string]api.Metrics, error) {
 	return call[map[string]api.Metrics](ctx, c, http.MethodGet, "usages", nil, nil)
 }
 
+// SetNetwork implements Host.
+func (c *Client) SetNetwork(ctx context.Context, id string, network Network) error {
+	_, err := call[struct{}](ctx, c, http.MethodPost, "set-network", byID(id), network)
+	return err
+}
+
+// NetworkLog implements Host.
+func (c *Client) NetworkLog(ctx context.Context, id string, since int64, limit int) (api.ConnectionLog, error) {
+	query := byID(id)
+	query.Set("since", strconv.FormatInt(since, 10))
+	query.Set("limit", strconv.Itoa(limit))
+	return call[api.ConnectionLog](ctx, c, http.MethodGet, "network-log", query, nil)
+}
+
 // Templates implements Host.
 func (c *Client) Templates(ctx context.Context) ([]api.Template, error) {
 	return call[[]api.Template](ctx, c, http.MethodGet, "templates", nil, nil)

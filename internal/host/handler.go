@@ -29,7 +29,7 @@ func NewHandler(h Host, log *slog.Logger) *Handler {
 	answer := func(op string, f func(r *http.Request) (any, error)) {
 		method := http.MethodPost
 		switch op {
-		case "info", "get", "list", "usage", "usages", "templates", "get-snapshot", "snapshots":
+		case "info", "get", "list", "usage", "usages", "templates", "get-snapshot", "snapshots", "network-log":
 			method = http.MethodGet
 		}
 		s.mux.HandleFunc(method+" "+pathPrefix+op, func(w http.ResponseWriter, r *http.Request) {
@@ -51,6 +51,8 @@ func NewHandler(h Host, log *slog.Logger) *Handler {
 	answer("usage", func(r *http.Request) (any, error) { return h.Usage(r.Context(), id(r)) })
 	answer("usages", func(r *http.Request) (any, error) { return h.Usages(r.Context()) })
 	answer("templates", func(r *http.Request) (any, error) { return h.Templates(r.Context()) })
+	answer("set-network", s.setNetwork)
+	answer("network-log", s.networkLog)
 	answer("fork", s.fork)
 	answer("hibernate", func(r *http.Request) (any, error) { return struct{}{}, h.Hibernate(r.Context(), id(r)) })
 	answer("wake", func(r *http.Request) (any, error) { return h.Wake(r.Context(), id(r)) })
@@ -91,6 +93,27 @@ func (s *Handler) create(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return s.host.Create(r.Context(), spec)
+}
+
+func (s *Handler) setNetwork(r *http.Request) (any, error) {
+	var n Network
+	if err := decodeStrict(r.Body, &n); err != nil {
+		return nil, err
+	}
+	return struct{}{}, s.host.SetNetwork(r.Context(), id(r), n)
+}
+
+func (s *Handler) networkLog(r *http.Request) (any, error) {
+	q := r.URL.Query()
+	since, err := strconv.ParseInt(q.Get("since"), 10, 64)
+	if err != nil {
+		return nil, api.Errorf(api.CodeInvalidRequest, "since: %q is not a number", q.Get("since"))
+	}
+	limit, err := strconv.Atoi(q.Get("limit"))
+	if err != nil {
+		return nil, api.Errorf(api.CodeInvalidRequest, "limit: %q is not a number", q.Get("limit"))
+	}
+	return s.host.NetworkLog(r.Context(), id(r), since, limit)
 }
 
 // dial connects first and switches protocols only then, so that a failure is an

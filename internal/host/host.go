@@ -19,6 +19,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/pandastack/pandastack/api"
@@ -72,6 +73,14 @@ type Host interface {
 	// Dial connects to a TCP port inside a sandbox.
 	Dial(ctx context.Context, id string, port int) (net.Conn, error)
 
+	// SetNetwork replaces what a sandbox may reach and its links, also of one that
+	// is asleep. It holds when it returns: connections that it denies are cut. What
+	// this host cannot enforce is refused, and all is as before.
+	SetNetwork(ctx context.Context, id string, network Network) error
+	// NetworkLog reads the newest lines, at most limit, after since of what a
+	// sandbox has contacted.
+	NetworkLog(ctx context.Context, id string, since int64, limit int) (api.ConnectionLog, error)
+
 	Usage(ctx context.Context, id string) (api.Metrics, error)
 	// Usages is Usage of every running or paused sandbox at once, by id, without
 	// what is relative to the last reading. One that cannot be measured is left out.
@@ -81,7 +90,7 @@ type Host interface {
 	Templates(ctx context.Context) ([]api.Template, error)
 
 	// Changes streams what happened to sandboxes of this host without being
-	// asked for: at present that one died. It ends with ctx.
+	// asked for: that one died, and what was denied to one. It ends with ctx.
 	Changes(ctx context.Context) (<-chan Change, error)
 }
 
@@ -96,7 +105,29 @@ type Spec struct {
 	Env      map[string]string `json:"env,omitempty"`
 	Token    string            `json:"token"` // access token of the guest daemon
 	// Snapshot to start from; template, driver and disk are then its own.
-	Snapshot string `json:"snapshot,omitempty"`
+	Snapshot string  `json:"snapshot,omitempty"`
+	Network  Network `json:"network"`
+}
+
+// Network is what a sandbox may reach: by rules, and of other sandboxes by links.
+type Network struct {
+	Rules api.NetworkRules `json:"rules"`
+	Links []Link           `json:"links,omitempty"`
+}
+
+// Link makes a sandbox a member of a group, whose members reach each other. They
+// find it by its name and by its id.
+type Link struct {
+	Group string `json:"group"` // unique on the host, whoever owns it
+	Name  string `json:"name,omitempty"`
+}
+
+// Equal reports whether two networks say the same.
+func (n Network) Equal(m Network) bool {
+	a, b := n.Rules, m.Rules
+	same := a.Internet == b.Internet || a.Internet != nil && b.Internet != nil && *a.Internet == *b.Internet
+	return same && a.EgressMbps == b.EgressMbps && slices.Equal(a.Allow, b.Allow) && slices.Equal(a.Deny, b.Deny) &&
+		slices.Equal(n.Links, m.Links)
 }
 
 // SnapshotSpec is a snapshot to take or to import.
@@ -142,6 +173,7 @@ type Sandbox struct {
 	MemoryMB  int          `json:"memory_mb"`
 	DiskMB    int          `json:"disk_mb"`
 	GuestIP   string       `json:"guest_ip"`
+	Network   Network      `json:"network"`
 	BootMode  api.BootMode `json:"boot_mode"`
 	BootMS    float64      `json:"boot_ms"`
 	BootSteps []api.Step   `json:"boot_steps,omitempty"`
@@ -174,9 +206,11 @@ type DriverInfo struct {
 	Version string `json:"version,omitempty"`
 }
 
-// Change is something that happened to a sandbox.
+// Change is something that happened to a sandbox: it is in another state, or it
+// was denied a connection.
 type Change struct {
-	SandboxID string     `json:"sandbox_id"`
-	State     State      `json:"state"`
-	Error     *api.Error `json:"error,omitempty"`
+	SandboxID string          `json:"sandbox_id"`
+	State     State           `json:"state,omitempty"`
+	Error     *api.Error      `json:"error,omitempty"`
+	Denied    *api.Connection `json:"denied,omitempty"`
 }

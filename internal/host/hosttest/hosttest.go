@@ -60,7 +60,7 @@ func Run(t *testing.T, newHost func(t *testing.T) host.Host, options ...Option) 
 	if s.template == "" {
 		t.Fatal("the host offers no template")
 	}
-	checks := slices.Concat(recordChecks, refusalChecks, dialChecks, changeChecks)
+	checks := slices.Concat(recordChecks, refusalChecks, dialChecks, changeChecks, networkChecks)
 	if !s.withoutSnapshots {
 		checks = slices.Concat(checks, forkChecks, sleepChecks, snapshotChecks, fileChecks)
 	}
