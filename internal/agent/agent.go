@@ -152,6 +152,9 @@ func (a *Agent) start(ctx context.Context) error {
 	if a.id, err = hostID(a.cfg.Dir); err != nil {
 		return err
 	}
+	a.cfg.Network.OnDenied(func(id string, c api.Connection) {
+		a.changes.emit(host.Change{SandboxID: id, Denied: &c})
+	})
 	if err := a.cfg.Network.Setup(ctx); err != nil {
 		return err
 	}
@@ -212,6 +215,7 @@ func (a *Agent) add(s *sandbox) bool {
 }
 
 func (a *Agent) drop(s *sandbox) {
+	a.cfg.Network.Forget(s.id)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sandboxes[s.id] == s {

@@ -12,6 +12,7 @@ import (
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/driver"
 	"github.com/pandastack/pandastack/internal/host"
+	"github.com/pandastack/pandastack/internal/hostnet"
 )
 
 // attachers is how many machines are attached at a time.
@@ -53,7 +54,7 @@ func (a *Agent) takeOver(ctx context.Context) error {
 			slots = append(slots, rec.Slot.Index)
 		}
 	}
-	err = errors.Join(a.drivers.sweep(ctx, handles), a.cfg.Network.Sweep(ctx, slots))
+	err = errors.Join(a.drivers.sweep(ctx, handles), a.cfg.Network.Sweep(ctx, slots), a.cfg.Network.Keep(idsOf(adopted)))
 	for _, name := range rest {
 		err = errors.Join(err, a.journal.remove(name))
 	}
@@ -69,6 +70,14 @@ func (a *Agent) takeOver(ctx context.Context) error {
 			"running", len(slots), "without_machine", len(adopted)-len(slots), "half_made", len(rest))
 	}
 	return nil
+}
+
+func idsOf(list []*sandbox) []string {
+	ids := make([]string, len(list))
+	for i, s := range list {
+		ids[i] = s.id
+	}
+	return ids
 }
 
 func (a *Agent) attachAll(ctx context.Context, whole []record) []*sandbox {
@@ -151,11 +160,27 @@ func (a *Agent) attachMachine(ctx context.Context, rec record) (driver.Machine, 
 	if err != nil {
 		return nil, err
 	}
-	err = a.agree(ctx, m, rec)
-	if err != nil && ctx.Err() == nil {
-		return nil, errors.Join(err, m.Stop(ctx))
+	slot, err := a.cfg.Network.Adopt(ctx, rec.Slot.Index)
+	if err != nil {
+		return m, a.giveUp(ctx, err, m.Stop)
 	}
-	return m, err
+	if err := a.agree(ctx, m, slot, rec); err != nil {
+		// A slot that was adopted is not swept.
+		return m, a.giveUp(ctx, err, m.Stop, func(ctx context.Context) error { return a.cfg.Network.Release(ctx, slot) })
+	}
+	return m, nil
+}
+
+// giveUp frees what an attach that failed has found, unless the whole start is
+// given up: then all stays for the next.
+func (a *Agent) giveUp(ctx context.Context, err error, free ...func(context.Context) error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	for _, f := range free {
+		err = errors.Join(err, f(ctx))
+	}
+	return err
 }
 
 // attachAgain tries more than once, because a machine that cannot be attached
@@ -170,8 +195,9 @@ func attachAgain(ctx context.Context, d driver.Driver, h driver.Handle) (m drive
 	return nil, err
 }
 
-func (a *Agent) agree(ctx context.Context, m driver.Machine, rec record) error {
-	if _, err := a.cfg.Network.Adopt(ctx, rec.Slot.Index); err != nil {
+// agree makes the machine and what its slot lets through as the record says.
+func (a *Agent) agree(ctx context.Context, m driver.Machine, slot hostnet.Slot, rec record) error {
+	if err := a.cfg.Network.Admit(ctx, slot, rec.Spec.ID, rec.Sandbox.Network); err != nil {
 		return err
 	}
 	if d, ok := a.drivers.capabilities(rec.Handle.Driver); !ok || !d.Pause {

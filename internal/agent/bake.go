@@ -9,6 +9,7 @@ import (
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/driver"
 	"github.com/pandastack/pandastack/internal/guest"
+	"github.com/pandastack/pandastack/internal/host"
 	"github.com/pandastack/pandastack/internal/hostnet"
 	"github.com/pandastack/pandastack/internal/image"
 )
@@ -120,7 +121,7 @@ func (c *catalogue) bakeSteps() []step[*bake] {
 	unfinished := func(b *bake) string { return a.unfinished(b.id) }
 	return []step[*bake]{
 		{"slot", func(ctx context.Context, b *bake) (err error) {
-			b.slot, err = a.cfg.Network.Take(ctx)
+			b.slot, err = a.place(ctx, b.id, host.Network{})
 			return err
 		}, func(ctx context.Context, b *bake) error {
 			return a.cfg.Network.Release(ctx, b.slot)

@@ -5,12 +5,15 @@ import (
 	"io"
 	"net/netip"
 
+	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/host"
 	"github.com/pandastack/pandastack/internal/hostnet"
 	"github.com/pandastack/pandastack/internal/image"
 )
 
-// Network is what the agent needs of hostnet: places on the host's network,
-// made ahead. Setup, then Adopt and Sweep, come before Run.
+// Network is what the agent needs of the host's network: places on it for
+// sandboxes, made ahead, and what is enforced there. Setup, then Adopt and Sweep,
+// come before Run.
 type Network interface {
 	Setup(ctx context.Context) error
 	Run(ctx context.Context) error
@@ -20,8 +23,19 @@ type Network interface {
 	Sweep(ctx context.Context, keep []int) error
 	Close(ctx context.Context) error
 	Free() int
+	// Admit says which sandbox a slot is for and what it may reach. It comes after
+	// Take or Adopt and before the guest runs, and again for every change; when it
+	// fails, what held before still holds. Release ends it.
+	Admit(ctx context.Context, slot hostnet.Slot, id string, network host.Network) error
 	// Nameservers are the resolvers that sandboxes may use.
 	Nameservers() []netip.Addr
+	// Log reads what a sandbox has contacted. It is there until Forget.
+	Log(id string, since int64, limit int) (api.ConnectionLog, error)
+	// Keep forgets the logs of all sandboxes but these.
+	Keep(ids []string) error
+	Forget(id string)
+	// Denied hears what sandboxes were denied. It is set before Setup.
+	OnDenied(func(id string, c api.Connection))
 }
 
 // Images is what the agent needs of the image store: the images that template

@@ -224,6 +224,14 @@ func (n *fakeNetwork) Release(_ context.Context, s hostnet.Slot) error {
 	return nil
 }
 
+func (n *fakeNetwork) Admit(context.Context, hostnet.Slot, string, host.Network) error { return nil }
+func (n *fakeNetwork) Log(string, int64, int) (api.ConnectionLog, error) {
+	return api.ConnectionLog{Connections: []api.Connection{}}, nil
+}
+func (n *fakeNetwork) Keep([]string) error                        { return nil }
+func (n *fakeNetwork) Forget(string)                              {}
+func (n *fakeNetwork) OnDenied(func(id string, c api.Connection)) {}
+
 // fakeImages has every image that is asked for, but one.
 type fakeImages struct{}
 

@@ -35,9 +35,9 @@ type journal struct {
 }
 
 // recordVersion changes when an older agent could misread a record. Version 1
-// knew neither Image, Sleep nor Generation.
+// knew neither Image, Sleep nor Generation, version 2 no rules of the network.
 const (
-	recordVersion = 2
+	recordVersion = 3
 	oldestRecord  = 1
 )
 

@@ -102,7 +102,7 @@ func dialError(ctx context.Context, id string, port int, err error) error {
 	case port == api.InternalPort:
 		return api.Wrap(api.CodeSandboxDied, err, "the daemon of sandbox %s does not accept connections", id)
 	default:
-		return api.Wrap(api.CodeSandboxState, err, "nothing in sandbox %s accepts connections on port %d", id, port).
+		return api.Wrap(api.CodeSandboxState, err, "nothing in sandbox %s accepts connections on port %d", id, port).With("port", port).
 			WithHint("Start the program that listens there first, on 0.0.0.0.")
 	}
 }

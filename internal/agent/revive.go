@@ -109,7 +109,7 @@ func (a *Agent) slotAgain(ctx context.Context, r *revival) (err error) {
 		r.slot = *r.old.Slot
 		return nil
 	}
-	r.slot, err = a.cfg.Network.Take(ctx)
+	r.slot, err = a.place(ctx, r.sandbox.id, r.old.Sandbox.Network)
 	return err
 }
 

@@ -17,6 +17,7 @@ func (a *Agent) reserve(ctx context.Context, c *creation) error {
 			ID:        c.spec.ID,
 			Template:  c.spec.Template,
 			State:     host.StateRunning,
+			Network:   c.spec.Network,
 			CreatedAt: c.began.UTC(),
 		},
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/driver"
 	"github.com/pandastack/pandastack/internal/driver/gvisor"
+	"github.com/pandastack/pandastack/internal/edge"
 	"github.com/pandastack/pandastack/internal/guest"
 	"github.com/pandastack/pandastack/internal/host"
 	"github.com/pandastack/pandastack/internal/hostnet"
@@ -108,7 +109,7 @@ func (s setting) sweep(t *testing.T) {
 }
 
 // parts makes the real things of an agent, and its configuration.
-func (s setting) parts(log *slog.Logger) (Config, *hostnet.Manager, error) {
+func (s setting) parts(log *slog.Logger) (Config, *edge.Edge, error) {
 	store := image.NewStore(filepath.Join(s.Shared, "images"), log)
 	g, err := store.Resolve(guestTag)
 	if err != nil {
@@ -124,7 +125,7 @@ func (s setting) parts(log *slog.Logger) (Config, *hostnet.Manager, error) {
 	if err != nil {
 		return Config{}, nil, err
 	}
-	network := hostnet.New(hostnet.Config{Owner: s.Owner, Ahead: s.Ahead}, log)
+	network := edge.New(edge.Config{Slots: hostnet.Config{Owner: s.Owner, Ahead: s.Ahead}, Logs: filepath.Join(s.Dir, "network"), Log: log})
 	return Config{
 		Dir:       filepath.Join(s.Dir, "agent"),
 		Drivers:   []driver.Driver{d},
