@@ -38,6 +38,7 @@ type Sandbox struct {
 	SnapshotID  string               // snapshot or checkpoint that it goes on from
 	Idle        *api.IdlePolicy      // nil: never goes to sleep by itself
 	Checkpoints api.CheckpointPolicy // which of its checkpoints are kept
+	Network     Network              // written by CreateSandboxes and SetSandboxNetwork only
 
 	// Idempotency is written with a new row and not read back.
 	Idempotency Idempotency
@@ -58,21 +59,21 @@ type Boot struct {
 }
 
 const sandboxColumns = `id, org, key_prefix, template, driver, status, host, spec, metadata, token, guest_ip, boot,
-	persistent, ttl_seconds, expires_at, created_at, updated_at, error, parent_id, tree_id, snapshot_id, idle, checkpoints`
+	persistent, ttl_seconds, expires_at, created_at, updated_at, error, parent_id, tree_id, snapshot_id, idle, checkpoints, network`
 
 func scanSandbox(row interface{ Scan(...any) error }) (Sandbox, error) {
 	var b Sandbox
-	var spec, metadata, boot, failure, idle, checkpoints string
+	var spec, metadata, boot, failure, idle, checkpoints, network string
 	var persistent, expires, created, updated int64
 	if err := row.Scan(&b.ID, &b.Org, &b.KeyPrefix, &b.Template, &b.Driver, &b.Status, &b.Host, &spec, &metadata, &b.Token, &b.GuestIP, &boot,
 		&persistent, &b.TTLSeconds, &expires, &created, &updated, &failure,
-		&b.ParentID, &b.TreeID, &b.SnapshotID, &idle, &checkpoints); err != nil {
+		&b.ParentID, &b.TreeID, &b.SnapshotID, &idle, &checkpoints, &network); err != nil {
 		return b, err
 	}
 	b.Persistent = persistent != 0
 	b.ExpiresAt, b.CreatedAt, b.UpdatedAt = fromMicros(expires), fromMicros(created), fromMicros(updated)
 	if err := fromJSON([]column{{spec, &b.Spec}, {metadata, &b.Metadata}, {boot, &b.Boot}, {failure, &b.Error},
-		{idle, &b.Idle}, {checkpoints, &b.Checkpoints}}); err != nil {
+		{idle, &b.Idle}, {checkpoints, &b.Checkpoints}, {network, &b.Network}}); err != nil {
 		return b, fmt.Errorf("row of sandbox %s: %w", b.ID, err)
 	}
 	return b, nil
@@ -115,6 +116,10 @@ func toJSON(v any) (string, error) {
 		if v == (api.CheckpointPolicy{}) {
 			return "", nil
 		}
+	case Network:
+		if v.empty() {
+			return "", nil
+		}
 	}
 	b, err := json.Marshal(v)
 	return string(b), err
@@ -127,13 +132,13 @@ func label(org, key, value string) string {
 }
 
 // texts are the structures of a row as they are stored.
-type texts struct{ spec, metadata, boot, failure, idle, checkpoints string }
+type texts struct{ spec, metadata, boot, failure, idle, checkpoints, network string }
 
 func (b *Sandbox) texts() (t texts, err error) {
 	for _, c := range []struct {
 		value any
 		into  *string
-	}{{b.Spec, &t.spec}, {b.Metadata, &t.metadata}, {b.Boot, &t.boot}, {b.Error, &t.failure}, {b.Idle, &t.idle}, {b.Checkpoints, &t.checkpoints}} {
+	}{{b.Spec, &t.spec}, {b.Metadata, &t.metadata}, {b.Boot, &t.boot}, {b.Error, &t.failure}, {b.Idle, &t.idle}, {b.Checkpoints, &t.checkpoints}, {b.Network, &t.network}} {
 		if *c.into, err = toJSON(c.value); err != nil {
 			return t, err
 		}
@@ -165,6 +170,9 @@ func (s *Store) CreateSandboxes(ctx context.Context, rows []*Sandbox, quota int)
 			if err := insertLineage(ctx, tx, b); err != nil {
 				return err
 			}
+			if err := inheritPreviews(ctx, tx, b); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -176,10 +184,13 @@ func insertSandbox(ctx context.Context, tx *sql.Tx, b *Sandbox) error {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `INSERT INTO sandboxes (`+sandboxColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', $18, $19, $20, $21, $22)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', $18, $19, $20, $21, $22, $23)`,
 		b.ID, b.Org, b.KeyPrefix, b.Template, b.Driver, string(b.Status), b.Host, t.spec, t.metadata, b.Token, b.GuestIP, t.boot,
 		fromBool(b.Persistent), b.TTLSeconds, micros(b.ExpiresAt), micros(b.CreatedAt), micros(b.UpdatedAt),
-		b.ParentID, b.TreeID, b.SnapshotID, t.idle, t.checkpoints); err != nil {
+		b.ParentID, b.TreeID, b.SnapshotID, t.idle, t.checkpoints, t.network); err != nil {
+		return err
+	}
+	if err := joinNetworks(ctx, tx, b); err != nil {
 		return err
 	}
 	for k, v := range b.Metadata {
@@ -255,6 +266,11 @@ func updateSandbox(ctx context.Context, on executor, b *Sandbox) (int64, error) 
 	if err != nil {
 		return 0, err
 	}
+	if b.Status == api.StatusFailed { // its name is free for who takes its place
+		if _, err := on.ExecContext(ctx, `DELETE FROM network_members WHERE sandbox_id = $1`, b.ID); err != nil {
+			return 0, err
+		}
+	}
 	return res.RowsAffected()
 }
 
@@ -287,6 +303,12 @@ func (s *Store) ForgetSandboxes(ctx context.Context, ids []string) error {
 }
 
 func deleteSandbox(ctx context.Context, tx *sql.Tx, id string) error {
+	if err := deletePreviews(ctx, tx, id); err != nil {
+		return err
+	}
+	if err := leaveNetworks(ctx, tx, id); err != nil {
+		return err
+	}
 	if _, err := tx.ExecContext(ctx, `DELETE FROM sandbox_metadata WHERE sandbox_id = $1`, id); err != nil {
 		return err
 	}

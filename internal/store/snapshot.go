@@ -41,25 +41,26 @@ type Snapshot struct {
 	StoredBytes int64
 	PauseMS     float64
 	Metadata    map[string]string
+	Network     Network // of the sandbox when it was taken; what starts from it has its rules
 	Status      SnapshotStatus
 	ExpiresAt   time.Time // of a checkpoint, by its sandbox's policy; zero: never
 	CreatedAt   time.Time
 }
 
 const snapshotColumns = `id, org, name, kind, sandbox_id, parent_id, memory, template, driver, host, spec, size_bytes, stored_bytes,
-	pause_us, metadata, status, expires_at, created_at`
+	pause_us, metadata, status, expires_at, created_at, network`
 
 func scanSnapshot(row interface{ Scan(...any) error }) (Snapshot, error) {
 	var n Snapshot
-	var spec, metadata string
+	var spec, metadata, network string
 	var memory, pause, expires, created int64
 	if err := row.Scan(&n.ID, &n.Org, &n.Name, &n.Kind, &n.SandboxID, &n.ParentID, &memory, &n.Template, &n.Driver, &n.Host, &spec,
-		&n.SizeBytes, &n.StoredBytes, &pause, &metadata, &n.Status, &expires, &created); err != nil {
+		&n.SizeBytes, &n.StoredBytes, &pause, &metadata, &n.Status, &expires, &created, &network); err != nil {
 		return n, err
 	}
 	n.Memory, n.PauseMS = memory != 0, float64(pause)/1000
 	n.ExpiresAt, n.CreatedAt = fromMicros(expires), fromMicros(created)
-	if err := fromJSON([]column{{spec, &n.Spec}, {metadata, &n.Metadata}}); err != nil {
+	if err := fromJSON([]column{{spec, &n.Spec}, {metadata, &n.Metadata}, {network, &n.Network}}); err != nil {
 		return n, fmt.Errorf("row of snapshot %s: %w", n.ID, err)
 	}
 	return n, nil
@@ -76,10 +77,14 @@ func (s *Store) CreateSnapshot(ctx context.Context, n *Snapshot) error {
 	if err != nil {
 		return s.fail(op, err)
 	}
+	network, err := toJSON(n.Network)
+	if err != nil {
+		return s.fail(op, err)
+	}
 	_, err = s.exec(ctx, op, `INSERT INTO snapshots (`+snapshotColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
 		n.ID, n.Org, n.Name, string(n.Kind), n.SandboxID, n.ParentID, fromBool(n.Memory), n.Template, n.Driver, n.Host, spec,
-		n.SizeBytes, n.StoredBytes, int64(n.PauseMS*1000), metadata, string(n.Status), micros(n.ExpiresAt), micros(n.CreatedAt))
+		n.SizeBytes, n.StoredBytes, int64(n.PauseMS*1000), metadata, string(n.Status), micros(n.ExpiresAt), micros(n.CreatedAt), network)
 	return err
 }
 
