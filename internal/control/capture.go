@@ -14,6 +14,7 @@ func newSnapshot(row *store.Sandbox, kind api.SnapshotKind, name string) *store.
 	return &store.Snapshot{
 		ID: api.NewSnapshotID(), Org: row.Org, Name: name, Kind: kind, SandboxID: row.ID, ParentID: row.SnapshotID, Memory: true,
 		Template: row.Template, Driver: row.Driver, Host: row.Host, Spec: row.Spec, Status: store.SnapshotCreating, CreatedAt: now(),
+		Network: store.Network{Rules: row.Network.Rules},
 	}
 }
 

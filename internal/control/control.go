@@ -41,11 +41,15 @@ type Limits struct {
 	SandboxesPerOrg int // that have not failed; default 1000
 	DefaultTTL      int // seconds; default 3600
 	MaxTTL          int // seconds; default 30 days
+	NetworksPerOrg  int // default 1000
 }
 
 func (l Limits) withDefaults() Limits {
 	if l.SandboxesPerOrg == 0 {
 		l.SandboxesPerOrg = 1000
+	}
+	if l.NetworksPerOrg == 0 {
+		l.NetworksPerOrg = 1000
 	}
 	if l.MaxTTL == 0 {
 		l.MaxTTL = 30 * 24 * 3600
@@ -84,7 +88,9 @@ type Service struct {
 	idler     idler
 	events    eventLog
 	reaper    reaper
+	denials   denials
 	series    series
+	ports     portWatches
 	hostID    atomic.Pointer[string]
 
 	background sync.WaitGroup // what goes on although its request has ended

@@ -22,7 +22,7 @@ func (s *Service) Create(ctx context.Context, who auth.Identity, req api.CreateS
 }
 
 func (s *Service) makeSandbox(ctx context.Context, who auth.Identity, once store.Idempotency, req api.CreateSandbox) (api.Sandbox, error) {
-	row, spec, err := s.plan(who, req)
+	row, spec, err := s.plan(ctx, who, req)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -55,7 +55,7 @@ func (s *Service) create(ctx context.Context, row *store.Sandbox, spec host.Spec
 		if ctx.Err() != nil { // the insert may have been made
 			s.undoCreates(ctx, []*store.Sandbox{row})
 		}
-		return api.Sandbox{}, err
+		return api.Sandbox{}, s.taken(row, err)
 	}
 	if err := s.bringUp(ctx, row, spec); err != nil {
 		s.undoCreates(ctx, []*store.Sandbox{row})
@@ -135,7 +135,7 @@ func (s *Service) requireRemoval(ctx context.Context, row *store.Sandbox) {
 }
 
 // plan checks a request and makes of it the row and what the host is asked for.
-func (s *Service) plan(who auth.Identity, req api.CreateSandbox) (*store.Sandbox, host.Spec, error) {
+func (s *Service) plan(ctx context.Context, who auth.Identity, req api.CreateSandbox) (*store.Sandbox, host.Spec, error) {
 	if err := s.checkCreate(req); err != nil {
 		return nil, host.Spec{}, err
 	}
@@ -160,19 +160,27 @@ func (s *Service) plan(who auth.Identity, req api.CreateSandbox) (*store.Sandbox
 	if req.Driver == "auto" {
 		req.Driver = ""
 	}
+	asked, err := askedNetwork(req)
+	if err != nil {
+		return nil, host.Spec{}, err
+	}
+	network, err := s.networkOf(ctx, who.Org, asked)
+	if err != nil {
+		return nil, host.Spec{}, err
+	}
 	at := now()
 	row := &store.Sandbox{
 		ID: api.NewID(), Org: who.Org, KeyPrefix: who.KeyPrefix, Template: req.Template, Driver: req.Driver,
 		Status: api.StatusCreating, Spec: store.Spec{CPU: req.CPU, MemoryMB: req.MemoryMB, DiskMB: req.DiskMB},
 		Metadata: req.Metadata, Token: newToken(), Persistent: req.Persistent, TTLSeconds: ttl,
-		CreatedAt: at, UpdatedAt: at, Idle: idle,
+		CreatedAt: at, UpdatedAt: at, Idle: idle, Network: network,
 	}
 	if req.Checkpoints != nil {
 		row.Checkpoints = *req.Checkpoints
 	}
 	spec := host.Spec{
 		ID: row.ID, Template: req.Template, Driver: req.Driver, CPU: req.CPU, MemoryMB: req.MemoryMB,
-		DiskMB: req.DiskMB, Env: req.Env, Token: row.Token,
+		DiskMB: req.DiskMB, Env: req.Env, Token: row.Token, Network: hostNetwork(network),
 	}
 	return row, spec, nil
 }
@@ -197,6 +205,10 @@ func (s *Service) originOf(ctx context.Context, who auth.Identity, req api.Creat
 		return nil, nil, err
 	}
 	startFrom(spec, &snap)
+	if req.Network == nil && req.EgressMbps == 0 { // else what was asked for
+		row.Network = store.Network{Rules: snap.Network.Rules}
+		spec.Network = hostNetwork(row.Network)
+	}
 	row.SnapshotID, row.Template, row.Driver = snap.ID, spec.Template, spec.Driver
 	row.Spec = store.Spec{CPU: spec.CPU, MemoryMB: spec.MemoryMB, DiskMB: spec.DiskMB}
 	return &snap, release, nil

@@ -24,7 +24,11 @@ const (
 	EventHibernated = "sandbox.hibernated" // reason: request, idle, or host when a wake was cut off
 	EventWoken      = "sandbox.woken"
 	EventRestored   = "sandbox.restored" // rolled back to a checkpoint
+	EventNetwork    = "sandbox.network"  // what it may reach was changed
+	EventDenied     = "network.denied"   // it tried to reach what it may not
 	EventForked     = "sandbox.forked"   // has children that run
+	EventPortOpened = "port.opened"      // something listens on a port; told while somebody follows
+	EventPortClosed = "port.closed"
 	// Of a fork with several children, on the parent, and of a child that was
 	// chosen.
 	EventTreeCompleted = "fork_tree.completed"
@@ -215,6 +219,9 @@ func (s *Service) FollowEvents(ctx context.Context, who auth.Identity, id string
 	gone, err := s.history(ctx, who, id)
 	if err != nil {
 		return err
+	}
+	if !gone {
+		defer s.watchPorts(ctx, id)()
 	}
 	for {
 		events, err := s.readEvents(ctx, who, id, EventQuery{Since: since})

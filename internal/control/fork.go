@@ -37,7 +37,11 @@ func (s *Service) Fork(ctx context.Context, who auth.Identity, id string, req ap
 		return api.ForkTree{}, err
 	}
 	defer release()
-	rows, specs := s.planFork(who, &parent, origin, req)
+	network, err := s.childNetwork(ctx, &parent, req)
+	if err != nil {
+		return api.ForkTree{}, err
+	}
+	rows, specs := s.planFork(who, &parent, origin, network, req)
 	ctx, end, err := s.beginFork(ctx, rows)
 	if err != nil {
 		return api.ForkTree{}, err
@@ -96,7 +100,7 @@ func (s *Service) forkSource(ctx context.Context, who auth.Identity, id, checkpo
 
 // planFork makes the rows of the children and what the host is asked for. Sizes
 // that the host is not told are the parent's, or the checkpoint's.
-func (s *Service) planFork(who auth.Identity, parent *store.Sandbox, origin *store.Snapshot, req api.Fork) ([]*store.Sandbox, []host.Spec) {
+func (s *Service) planFork(who auth.Identity, parent *store.Sandbox, origin *store.Snapshot, network store.Network, req api.Fork) ([]*store.Sandbox, []host.Spec) {
 	tree, at := api.NewID(), now()
 	size := parent.Spec
 	if origin != nil {
@@ -114,6 +118,7 @@ func (s *Service) planFork(who auth.Identity, parent *store.Sandbox, origin *sto
 			ID: api.NewID(), Org: parent.Org, KeyPrefix: who.KeyPrefix, Template: parent.Template, Driver: parent.Driver, Host: parent.Host,
 			Status: api.StatusCreating, Spec: size, Metadata: maps.Clone(parent.Metadata), Token: newToken(),
 			CreatedAt: at, UpdatedAt: at, ParentID: parent.ID, TreeID: tree, Idle: parent.Idle, Checkpoints: parent.Checkpoints,
+			Network: network,
 		}
 		if req.Metadata != nil {
 			row.Metadata = maps.Clone(req.Metadata)
@@ -121,6 +126,7 @@ func (s *Service) planFork(who auth.Identity, parent *store.Sandbox, origin *sto
 		row.Persistent, row.TTLSeconds = s.childLife(parent, req)
 		specs[i] = host.Spec{
 			ID: row.ID, Template: row.Template, Driver: row.Driver, CPU: req.CPU, MemoryMB: req.MemoryMB, Env: req.Env, Token: row.Token,
+			Network: hostNetwork(network),
 		}
 		if origin != nil {
 			row.SnapshotID = origin.ID
@@ -129,6 +135,20 @@ func (s *Service) planFork(who auth.Identity, parent *store.Sandbox, origin *sto
 		rows[i] = row
 	}
 	return rows, specs
+}
+
+// childNetwork is that of the children: their parent's, without its name, unless
+// the fork says otherwise.
+func (s *Service) childNetwork(ctx context.Context, parent *store.Sandbox, req api.Fork) (store.Network, error) {
+	if req.Network == nil {
+		n := parent.Network
+		n.Name = ""
+		return n, nil
+	}
+	if req.Network.Name != "" && req.Count > 1 {
+		return store.Network{}, invalid("network.name", "one name cannot be that of %d children", req.Count)
+	}
+	return s.networkOf(ctx, parent.Org, req.Network)
 }
 
 // childLife is how long a child lives: as its parent was given to, unless the
@@ -180,7 +200,7 @@ func (s *Service) beginFork(ctx context.Context, rows []*store.Sandbox) (_ conte
 func (s *Service) makeChildren(ctx context.Context, parent *store.Sandbox, rows []*store.Sandbox, specs []host.Spec) error {
 	err := s.store.CreateSandboxes(ctx, rows, s.limits.SandboxesPerOrg)
 	if err != nil && ctx.Err() == nil {
-		return err
+		return s.taken(rows[0], err)
 	}
 	if err == nil {
 		err = s.bringUpChildren(ctx, parent, rows, specs)

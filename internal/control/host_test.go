@@ -63,6 +63,7 @@ type nativeHost struct {
 	beforeCreate func(ctx context.Context, spec host.Spec) error
 	afterCreate  func(ctx context.Context, spec host.Spec) error
 	deleteErr    error
+	networkErr   error // of SetNetwork
 	disk         nativeDisk
 	boxes        map[string]*nativeBox
 	watchers     map[chan host.Change]bool
@@ -157,7 +158,7 @@ func (h *nativeHost) start(ctx context.Context, spec host.Spec) (*nativeBox, err
 	b := &nativeBox{proc: cmd, spec: spec, done: make(chan struct{}), Sandbox: host.Sandbox{
 		ID: spec.ID, Template: spec.Template, Driver: "none", State: host.StateRunning,
 		CPU: orElse(spec.CPU, 1), MemoryMB: orElse(spec.MemoryMB, 512), DiskMB: orElse(spec.DiskMB, 1024),
-		GuestIP: "127.0.0.1", CreatedAt: time.Now(),
+		GuestIP: "127.0.0.1", CreatedAt: time.Now(), Network: spec.Network,
 	}}
 	addr := make(chan string, 1)
 	h.waits.Go(func() {
@@ -233,6 +234,28 @@ func (h *nativeHost) box(id string) (*nativeBox, error) {
 		return b, nil
 	}
 	return nil, api.Errorf(api.CodeSandboxNotFound, "no sandbox %s here", id)
+}
+
+func (h *nativeHost) SetNetwork(_ context.Context, id string, n host.Network) error {
+	b, err := h.box(id)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.networkErr != nil {
+		return h.networkErr
+	}
+	b.Network = n
+	return nil
+}
+
+func (h *nativeHost) NetworkLog(_ context.Context, id string, since int64, limit int) (api.ConnectionLog, error) {
+	if _, err := h.box(id); err != nil {
+		return api.ConnectionLog{}, err
+	}
+	all := []api.Connection{{ID: 1, Protocol: "tcp", Verdict: api.VerdictAllowed}, {ID: 2, Protocol: "dns", Verdict: api.VerdictDenied}}
+	return api.ConnectionLog{Connections: all[min(int(since), 2):]}, nil
 }
 
 func (h *nativeHost) Get(_ context.Context, id string) (host.Sandbox, error) {

@@ -79,6 +79,9 @@ func (s *Service) reconcile(ctx context.Context) error {
 
 // agrees reports whether a row says what the host says.
 func agrees(row *store.Sandbox, got host.Sandbox, there bool) bool {
+	if there && alive(row.Status) && !got.Network.Equal(hostNetwork(row.Network)) {
+		return false
+	}
 	switch row.Status {
 	case api.StatusRunning:
 		return there && got.State == host.StateRunning
@@ -123,6 +126,12 @@ func (s *Service) putRight(ctx context.Context, id string) error {
 
 // settle decides what becomes of a sandbox whose row and host differ.
 func (s *Service) settle(ctx context.Context, row *store.Sandbox, got host.Sandbox, there bool) error {
+	if want := hostNetwork(row.Network); there && alive(row.Status) && got.State != host.StateFailed && !got.Network.Equal(want) {
+		if err := s.host.SetNetwork(ctx, row.ID, want); err != nil {
+			return err
+		}
+		got.Network = want
+	}
 	switch {
 	case agrees(row, got, there):
 		return nil
@@ -205,6 +214,10 @@ func (s *Service) takeChanges(ctx context.Context, changes <-chan host.Change) {
 	var g errgroup.Group
 	g.SetLimit(reconcileTogether)
 	for change := range changes {
+		if change.Denied != nil {
+			s.denied(ctx, change.SandboxID, change.Denied)
+			continue
+		}
 		if change.State != host.StateFailed && change.State != host.StateHibernated {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/auth"
@@ -19,7 +20,12 @@ type record struct {
 	status  api.Status
 	failure *api.Error
 	client  *guest.Client // of a running sandbox; kept while it is held
+	era     uint64        // of a running sandbox: as long as it is the same machine
+	exposed *exposure
 }
+
+// lastEra is the era that began last, of whichever sandbox.
+var lastEra atomic.Uint64
 
 // records remembers every sandbox that was looked at, so that a request to a
 // running one costs no query. Every change of a row passes through set or drop.
@@ -56,12 +62,15 @@ func (r *records) setUnless(changes uint64, row *store.Sandbox, dial guest.Diale
 
 func (r *records) put(row *store.Sandbox, dial guest.Dialer) *record {
 	old := r.byID[row.ID]
-	rec := &record{org: row.Org, status: row.Status, failure: row.Error}
+	rec := &record{org: row.Org, status: row.Status, failure: row.Error, exposed: new(exposure)}
+	if old != nil {
+		rec.exposed = old.exposed
+	}
 	if row.Status == api.StatusRunning {
 		if old != nil && old.client != nil {
-			rec.client = old.client
+			rec.client, rec.era = old.client, old.era
 		} else {
-			rec.client = guest.NewClient(dial, row.Token)
+			rec.client, rec.era = guest.NewClient(dial, row.Token), lastEra.Add(1)
 		}
 	} else if old != nil && old.client != nil {
 		old.client.Close()
@@ -80,9 +89,9 @@ func (r *records) hold(row *store.Sandbox) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changes++
-	held := &record{org: row.Org, status: api.StatusHibernated}
+	held := &record{org: row.Org, status: api.StatusHibernated, exposed: new(exposure)}
 	if old := r.byID[row.ID]; old != nil {
-		held.client = old.client
+		held.client, held.era, held.exposed = old.client, old.era, old.exposed
 	}
 	if r.byID == nil {
 		r.byID = make(map[string]*record)
@@ -117,6 +126,15 @@ func (r *records) close() {
 // find gives the record of a sandbox that the caller may use. A sandbox of
 // another org is not found.
 func (s *Service) find(ctx context.Context, who auth.Identity, id string) (*record, error) {
+	rec, err := s.findAny(ctx, id)
+	if err == nil && rec.org != who.Org {
+		return nil, notFound(id)
+	}
+	return rec, err
+}
+
+// findAny gives the record of a sandbox of any org.
+func (s *Service) findAny(ctx context.Context, id string) (*record, error) {
 	if !api.ValidID(id) {
 		return nil, notFound(id)
 	}
@@ -130,26 +148,23 @@ func (s *Service) find(ctx context.Context, who auth.Identity, id string) (*reco
 			if err != nil {
 				return nil, err
 			}
-			if row.Org != who.Org {
-				return nil, notFound(id)
-			}
 			rec = s.records.setUnless(changes, &row, s.dialer(id))
 		}
 		if rec != nil {
-			if rec.org != who.Org {
-				return nil, notFound(id)
-			}
 			return rec, nil
 		}
 	}
 	// Other sandboxes change faster than rows are read: what was read now is
 	// true enough for one request, but is not remembered.
-	return s.findOnce(ctx, who, id)
+	return s.findOnce(ctx, id)
 }
 
 // findOnce gives a record that nobody else has.
-func (s *Service) findOnce(ctx context.Context, who auth.Identity, id string) (*record, error) {
-	row, err := s.row(ctx, who, id)
+func (s *Service) findOnce(ctx context.Context, id string) (*record, error) {
+	row, err := s.store.GetSandbox(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound(id)
+	}
 	if err != nil {
 		return nil, err
 	}

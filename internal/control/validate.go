@@ -43,7 +43,7 @@ func (s *Service) checkCreate(req api.CreateSandbox) error {
 // unsupported refuses what the API has a name for and this server does not do.
 func unsupported(req api.CreateSandbox) error {
 	for field, given := range map[string]bool{
-		"volumes": len(req.Volumes) > 0, "egress_mbps": req.EgressMbps != 0,
+		"volumes": len(req.Volumes) > 0,
 	} {
 		if given {
 			return api.Errorf(api.CodeUnsupported, "%s is not supported by this server", field).

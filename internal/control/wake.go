@@ -35,8 +35,16 @@ func (s *Service) Wake(ctx context.Context, who auth.Identity, id string) (api.S
 // awake gives the record of a running sandbox, for which a hibernated one is
 // woken.
 func (s *Service) awake(ctx context.Context, who auth.Identity, id string) (*record, error) {
+	if _, err := s.find(ctx, who, id); err != nil {
+		return nil, err
+	}
+	return s.awakeAny(ctx, id)
+}
+
+// awakeAny is awake for a sandbox of any org.
+func (s *Service) awakeAny(ctx context.Context, id string) (*record, error) {
 	for range wakeTries {
-		rec, err := s.find(ctx, who, id)
+		rec, err := s.findAny(ctx, id)
 		if err != nil {
 			return nil, err
 		}
