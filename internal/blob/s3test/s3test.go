@@ -5,16 +5,12 @@ package s3test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,9 +19,10 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/pandastack/pandastack/internal/blob"
+	"github.com/pandastack/pandastack/internal/toolserver"
 )
 
-// patience bounds how long the server's start may take.
+// patience bounds how long a call of a server that starts may take.
 const patience = time.Minute
 
 // Server is a running S3 server with one empty bucket.
@@ -41,8 +38,7 @@ type Server struct {
 	data    string
 	address string // that the server itself listens on
 	latency time.Duration
-	proc    *os.Process
-	done    chan struct{} // closed when proc has ended; nil while stopped
+	proc    *toolserver.Process // nil while stopped
 }
 
 // Option changes what New starts.
@@ -69,9 +65,12 @@ func New(tb testing.TB, options ...Option) *Server {
 	for _, o := range options {
 		o(s)
 	}
-	s.binary = build(tb)
+	s.binary = toolserver.Build(tb, "versitygw")
 	tb.Cleanup(s.Stop)
-	s.must(s.startAnywhere())
+	s.must(toolserver.Anywhere(func(addr string) error {
+		s.address, s.Endpoint = addr, "http://"+addr
+		return s.start()
+	}))
 	if s.latency > 0 {
 		s.Endpoint = s.slow()
 	}
@@ -99,18 +98,16 @@ func (s *Server) Open(prefix string) blob.Store {
 
 // Stop kills the server. Its objects stay.
 func (s *Server) Stop() {
-	if s.done == nil {
-		return
+	if s.proc != nil {
+		s.proc.Stop()
+		s.proc = nil
 	}
-	_ = s.proc.Kill() // it may have ended by itself
-	<-s.done
-	s.done = nil
 }
 
 // Start brings a server that was stopped back, at the same address.
 func (s *Server) Start() {
 	s.tb.Helper()
-	if s.done == nil {
+	if s.proc == nil {
 		s.must(s.start())
 	}
 }
@@ -122,115 +119,26 @@ func (s *Server) must(err error) {
 	}
 }
 
-// build gives the path of the server's binary. It is in Go's build cache, so
-// that only the first call takes long.
-func build(tb testing.TB) string {
-	tb.Helper()
-	root, err := root()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	cmd := exec.CommandContext(tb.Context(), "go", "tool", "-modfile=tools/go.mod", "-n", "versitygw")
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	var problems strings.Builder
-	cmd.Stderr = &problems
-	out, err := cmd.Output()
-	if err != nil {
-		tb.Fatalf("building the S3 server: %v: %s", err, problems.String())
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// root finds the repository above the directory of the test.
-func root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "tools", "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("the S3 server is built from tools/go.mod, which is not above this test's directory")
-		}
-		dir = filepath.Dir(dir)
-	}
-}
-
-// startAnywhere starts the server on a free port. Another process may take the
-// port between our asking for it and the server's.
-func (s *Server) startAnywhere() error {
-	var err error
-	for range 5 {
-		var l net.Listener
-		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			return err
-		}
-		s.address = l.Addr().String()
-		s.Endpoint = "http://" + s.address
-		l.Close()
-		if err = s.start(); err == nil {
-			return nil
-		}
-	}
-	return err
-}
-
-// start starts the process and waits until it answers. The thread that forks it
-// waits for it, so that it dies with this process and not with a thread of it.
-func (s *Server) start() error {
-	cmd := exec.Command(s.binary, "--port", s.address, "--region", s.Region, "--keep-alive", "--quiet",
-		"--access", s.Credentials.AccessKey, "--secret", s.Credentials.SecretKey, "--health", "/health", "posix", s.data)
-	cmd.SysProcAttr, cmd.Dir, cmd.Env = dieWithParent(), s.dir, []string{}
-	log, err := os.Create(filepath.Join(s.dir, "log"))
-	if err != nil {
-		return err
-	}
-	cmd.Stdout, cmd.Stderr = log, log
-	done, started := make(chan struct{}), make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer close(done)
-		err := cmd.Start()
-		s.proc = cmd.Process
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended shows in what the tests get
-		}
-		log.Close()
-	}()
-	if err := <-started; err != nil {
-		return err
-	}
-	s.done = done
-	if err := s.ready(); err != nil {
-		s.Stop()
-		return err
-	}
-	return nil
-}
-
-func (s *Server) ready() error {
+// start starts the process at the server's address and waits until it answers.
+func (s *Server) start() (err error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	late := time.After(patience)
-	for {
-		resp, err := client.Get("http://" + s.address + "/health")
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
+	s.proc, err = toolserver.Start(toolserver.Spec{
+		Binary: s.binary, Dir: s.dir,
+		Args: []string{"--port", s.address, "--region", s.Region, "--keep-alive", "--quiet",
+			"--access", s.Credentials.AccessKey, "--secret", s.Credentials.SecretKey, "--health", "/health", "posix", s.data},
+		Ready: func() error {
+			resp, err := client.Get("http://" + s.address + "/health")
+			if err != nil {
+				return err
 			}
-		}
-		select {
-		case <-s.done:
-			text, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return fmt.Errorf("the S3 server ended at its start: %s", text)
-		case <-late:
-			return fmt.Errorf("the S3 server does not answer: %w", err)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				return errors.New(resp.Status)
+			}
+			return nil
+		},
+	})
+	return err
 }
 
 func (s *Server) makeBucket() error {
