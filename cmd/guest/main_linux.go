@@ -11,6 +11,7 @@ import (
 )
 
 func main() {
+	runTool(os.Args)
 	listen := flag.String("listen", ":49983", "address to serve on")
 	noInit := flag.Bool("no-init", false, "run as an ordinary process, not as the first one of a machine")
 	localInit := flag.Bool("allow-local-init", false, "admit /init from this machine (tests)")

@@ -124,12 +124,18 @@ func (d *daemon) client(t testing.TB, token string) *guest.Client {
 // rssKB is the resident memory of the daemon.
 func (d *daemon) rssKB(t *testing.T) int {
 	t.Helper()
+	return d.statusKB(t, "VmRSS:")
+}
+
+// statusKB is a figure of what the kernel says of the daemon.
+func (d *daemon) statusKB(t *testing.T, what string) int {
+	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, what); ok {
 			n, err := strconv.Atoi(strings.Fields(rest)[0])
 			if err != nil {
 				t.Fatal(err)
@@ -137,7 +143,7 @@ func (d *daemon) rssKB(t *testing.T) int {
 			return n
 		}
 	}
-	t.Fatal("no VmRSS")
+	t.Fatal("no " + what)
 	return 0
 }
 

@@ -164,5 +164,19 @@ func TestMetrics(t *testing.T) {
 	if err != nil || m.CPUs < 1 || m.MemTotal == 0 || m.MemUsed > m.MemTotal || m.DiskTotal == 0 {
 		t.Fatalf("%+v %v", m, err)
 	}
-	t.Logf("idle daemon: %d KB resident", d.rssKB(t))
+}
+
+// TestIdleMemory holds what the daemon has resident when it is new and idle: all of
+// it, and what is its own, beside pages of the program that every sandbox shares.
+func TestIdleMemory(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t)
+	if err := d.Health(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	all, own := d.rssKB(t), d.statusKB(t, "RssAnon:")
+	t.Logf("idle daemon: %d KB resident, %d KB of them its own", all, own)
+	if all > 12<<10 || own > 4<<10 {
+		t.Errorf("the idle daemon has %d KB resident, %d KB of its own; at most 12288 and 4096 are wanted", all, own)
+	}
 }

@@ -203,13 +203,18 @@ func (c *Client) Archive(ctx context.Context, path, user string) (io.ReadCloser,
 }
 
 // send makes a request whose body is r, of any length. When ctx ends, or the
-// daemon has answered, no other Read of r begins.
+// daemon has answered, no other Read of r begins. An r of known size is Sized.
 func (c *Client) send(ctx context.Context, method, target string, r io.Reader) (*http.Response, error) {
 	// The transport waits for what it reads from, also when it has given up. This
-	// reader ends with ctx and with the connection, whatever r does.
-	pr, pw := io.Pipe()
-	defer pr.Close()
-	defer context.AfterFunc(ctx, func() { pr.CloseWithError(context.Canceled) })()
+	// body ends with ctx and with the connection, whatever r does.
+	var failed atomic.Pointer[error]
+	size := int64(-1)
+	if s, ok := r.(*sized); ok {
+		r, size = s.Reader, s.n
+	}
+	body := newPieces(&source{r: r, failed: &failed})
+	defer body.Close()
+	defer context.AfterFunc(ctx, func() { body.stop(context.Canceled) })()
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	done := make(chan struct{})
@@ -219,18 +224,13 @@ func (c *Client) send(ctx context.Context, method, target string, r io.Reader) (
 			watching.Go(func() {
 				select {
 				case <-conn.closed:
-					pr.CloseWithError(io.ErrUnexpectedEOF)
+					body.stop(io.ErrUnexpectedEOF)
 				case <-done:
 				}
 			})
 		}
 	}}
-	var failed atomic.Pointer[error]
-	go func() {
-		_, err := io.Copy(pw, &source{r: r, failed: &failed})
-		pw.CloseWithError(err) // nil is the end of the file
-	}()
-	resp, err := c.do(httptrace.WithClientTrace(ctx, trace), method, target, pr, http.Header{"Content-Type": {"application/octet-stream"}})
+	resp, err := c.doSized(httptrace.WithClientTrace(ctx, trace), areaFile, method, target, body, size, http.Header{"Content-Type": {"application/octet-stream"}})
 	if cause := failed.Load(); cause != nil && err != nil {
 		return nil, api.Wrap(api.CodeInvalidRequest, *cause, "the bytes to be written could not all be read")
 	}

@@ -101,6 +101,19 @@ func (w *watched) Close() error {
 	return w.Conn.Close()
 }
 
+// ReadFrom writes the pieces of a body as they are. A transport that knows the
+// size of a body asks for it through a limit.
+func (w *watched) ReadFrom(r io.Reader) (int64, error) {
+	if l, ok := r.(*io.LimitedReader); ok {
+		if p, ok := l.R.(*pieces); ok {
+			n, err := p.writeTo(w.Conn, l.N)
+			l.N -= n
+			return n, err
+		}
+	}
+	return io.Copy(struct{ io.Writer }{w.Conn}, r)
+}
+
 // Close drops the pooled connections. Calls under way go on.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
@@ -123,9 +136,19 @@ func (c *Client) do(ctx context.Context, method, target string, body io.Reader, 
 
 // doFor is do for a request about something else than files.
 func (c *Client) doFor(ctx context.Context, a area, method, target string, body io.Reader, header http.Header) (*http.Response, error) {
+	return c.doSized(ctx, a, method, target, body, -1, header)
+}
+
+// doSized is doFor for a body of size bytes, if that is not negative.
+func (c *Client) doSized(ctx context.Context, a area, method, target string, body io.Reader, size int64, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, base+target, body)
 	if err != nil {
 		return nil, api.Wrap(api.CodeInvalidRequest, err, "the request to the sandbox cannot be made")
+	}
+	if size == 0 {
+		req.Body = http.NoBody // a body of length 0 means unknown to the transport
+	} else if size > 0 {
+		req.ContentLength = size
 	}
 	for k, v := range header {
 		req.Header[k] = v

@@ -95,12 +95,14 @@ func (c *Client) Find(ctx context.Context, name string) (int, error) {
 }
 
 // Feed copies r to the standard input or the terminal of a process, at the pace at
-// which that reads, and returns when the process has been given all of it. With
-// end, it is given end of file after that. A Read that is under way when the
+// which that reads, and returns when the process has been given all of it, or has
+// ended, or reads no more; taken is how many bytes it was given. With end, it is
+// given end of file after that. A process that is not known, because it never ran
+// or ended long ago, is process.not_found. A Read that is under way when the
 // process ends is not waited for; the caller makes it return.
-func (c *Client) Feed(ctx context.Context, pid int, r io.Reader, end bool) error {
+func (c *Client) Feed(ctx context.Context, pid int, r io.Reader, end bool) (taken int64, err error) {
 	if _, err := selector(pid); err != nil {
-		return err
+		return 0, err
 	}
 	q := url.Values{"pid": {strconv.Itoa(pid)}}
 	if end {
@@ -108,9 +110,10 @@ func (c *Client) Feed(ctx context.Context, pid int, r io.Reader, end bool) error
 	}
 	resp, err := c.doFor(ctx, areaProcess, http.MethodPost, "/processes/stdin?"+q.Encode(), r, nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return finish(resp)
+	taken, _ = strconv.ParseInt(resp.Header.Get("X-Stdin-Taken"), 10, 64) // what is no number is 0
+	return max(taken, 0), finish(resp)
 }
 
 // ParseSignal reads a signal: its name with or without SIG, or its number.

@@ -4,6 +4,7 @@ package guest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -60,7 +61,7 @@ func TestReplay(t *testing.T) {
 	if late.Skipped() != 0 {
 		t.Errorf("%d bytes skipped", late.Skipped())
 	}
-	if err := d.Feed(testContext(t), p.PID(), strings.NewReader("four\n"), true); err != nil {
+	if _, err := d.Feed(testContext(t), p.PID(), strings.NewReader("four\n"), true); err != nil {
 		t.Fatal(err)
 	}
 	if r := drain(late); r.stdout != "one\nthree\nfour\n" || r.stderr != "two\n" || r.exit == nil || r.exit.Code != 0 {
@@ -231,13 +232,31 @@ func TestFeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Feed(testContext(t), p.PID(), io.LimitReader(zeros{}, 20<<20), true); err != nil {
-		t.Fatal(err)
+	if n, err := d.Feed(testContext(t), p.PID(), io.LimitReader(zeros{}, 20<<20), true); err != nil || n != 20<<20 {
+		t.Fatalf("%d taken, %v", n, err)
 	}
 	if r := drain(p); strings.TrimSpace(r.stdout) != fmt.Sprint(20<<20) {
 		t.Errorf("%+v", r)
 	}
-	wantCode(t, d.Feed(testContext(t), p.PID(), strings.NewReader("x"), false), api.CodeProcessNotFound)
+	if n, err := d.Feed(testContext(t), p.PID(), strings.NewReader("x"), false); err != nil || n != 0 {
+		t.Errorf("one that has ended took %d, %v", n, err)
+	}
+	_, err = d.Feed(testContext(t), 1<<30, strings.NewReader("x"), false)
+	wantCode(t, err, api.CodeProcessNotFound)
+
+	// One that closes its input, and runs.
+	cmd = shell("head -c 10 >/dev/null; exec 0<&-; echo closed; while [ ! -e /tmp/none ]; do sleep 0.05; done")
+	cmd.Stdin = true
+	if p, err = d.Start(testContext(t), cmd); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := d.Feed(testContext(t), p.PID(), io.LimitReader(zeros{}, 20<<20), true); err != nil || n < 10 || n >= 20<<20 {
+		t.Errorf("one that reads ten bytes took %d, %v", n, err)
+	}
+	if err := d.KillTree(testContext(t), p.PID()); err != nil {
+		t.Error(err)
+	}
+	p.Close()
 
 	// One that ends while its input is open.
 	cmd = shell("read line; exit 3")
@@ -247,12 +266,20 @@ func TestFeed(t *testing.T) {
 	}
 	r, w := io.Pipe()
 	fed := make(chan error, 1)
-	go func() { fed <- d.Feed(testContext(t), p.PID(), r, false) }()
+	go func() {
+		n, err := d.Feed(testContext(t), p.PID(), r, false)
+		if n != 6 {
+			err = errors.Join(err, fmt.Errorf("%d bytes were taken", n))
+		}
+		fed <- err
+	}()
 	fmt.Fprintln(w, "go on")
 	if r := drain(p); r.exit == nil || r.exit.Code != 3 {
 		t.Errorf("%+v", r)
 	}
-	wantCode(t, <-fed, api.CodeProcessNotFound)
+	if err := <-fed; err != nil {
+		t.Errorf("its end is an error: %v", err)
+	}
 	r.Close()
 
 	cmd = shell(`echo "$TERM $LANG"; read line; echo "got $line"; stty size; exec cat`)
@@ -262,15 +289,43 @@ func TestFeed(t *testing.T) {
 	}
 	defer p.Close()
 	readUntil(t, p, "xterm-256color C.UTF-8")
-	if err := d.Feed(testContext(t), p.PID(), strings.NewReader("keys\r"), true); err != nil {
+	if _, err := d.Feed(testContext(t), p.PID(), strings.NewReader("keys\r"), true); err != nil {
 		t.Fatal(err)
 	}
 	readUntil(t, p, "30 100")
-	if err := d.Feed(testContext(t), p.PID(), strings.NewReader("\x04"), false); err != nil {
+	if _, err := d.Feed(testContext(t), p.PID(), strings.NewReader("\x04"), false); err != nil {
 		t.Fatal(err)
 	}
 	if r := drain(p); r.exit == nil || r.exit.Code != 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestFeedEnds feeds programs that end meanwhile, or have ended, over connections
+// that are used again.
+func TestFeedEnds(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t)
+	for i := range 20 {
+		cmd := shell("head -c 10 >/dev/null")
+		cmd.Stdin = true
+		p, err := d.Start(testContext(t), cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []int64{32 << 20, 4, 4} {
+			if n, err := d.Feed(testContext(t), p.PID(), io.LimitReader(zeros{}, size), false); err != nil || n > 1<<20 {
+				t.Errorf("round %d, %d bytes: %d taken, %v", i, size, n, err)
+			}
+		}
+		if r := drain(p); r.exit == nil || r.exit.Code != 0 {
+			t.Errorf("%+v", r)
+		}
+		p.Close()
+		if n, err := d.Feed(testContext(t), p.PID(), strings.NewReader("more"), true); err != nil || n != 0 {
+			t.Errorf("round %d, after its end: %d taken, %v", i, n, err)
+		}
+		wantCode(t, d.CloseStdin(testContext(t), p.PID()), api.CodeProcessNotFound)
 	}
 }
 

@@ -47,6 +47,7 @@ func (s *Server) native(mux *http.ServeMux) {
 	mux.HandleFunc("PUT /pandastack/fs/archive", s.unpack)
 	mux.HandleFunc("GET /pandastack/fs/watch", s.watchNative)
 	mux.HandleFunc("POST /pandastack/git", s.git)
+	mux.HandleFunc("GET /pandastack/ports", s.ports)
 }
 
 // call is a route whose body and answer are JSON.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -27,34 +28,39 @@ func newInput(f *os.File) *input {
 
 var errInputClosed = errors.New("stdin is not enabled or already closed")
 
-// write writes all of data. It waits for a program that does not read, until
-// ctx ends; part of data may have been written then.
-func (in *input) write(ctx context.Context, data []byte) error {
+// errInputRefused says that the program has closed its end, or has ended.
+var errInputRefused = errors.New("the program takes no more input")
+
+// write writes all of data and gives how much the program's pipe took. It waits
+// for a program that does not read, until ctx ends.
+func (in *input) write(ctx context.Context, data []byte) (int, error) {
 	select {
 	case <-in.turn:
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
 	defer func() { in.turn <- struct{}{} }()
 	in.mu.Lock()
 	f := in.file
 	in.mu.Unlock()
 	if f == nil {
-		return errInputClosed
+		return 0, errInputClosed
 	}
 	_ = f.SetWriteDeadline(time.Time{}) // as below
 	stop := context.AfterFunc(ctx, func() {
 		_ = f.SetWriteDeadline(time.Unix(1, 0)) // fails only if closed, which ends the write as well
 	})
 	defer stop()
-	_, err := f.Write(data)
+	n, err := f.Write(data)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return ctx.Err()
+		return n, ctx.Err()
 	case errors.Is(err, os.ErrClosed):
-		return errInputClosed
+		return n, errInputClosed
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.EIO): // of a pipe, of a terminal
+		return n, errInputRefused
 	}
-	return err
+	return n, err
 }
 
 // close is idempotent. A write that waits is given up.

@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
 	"github.com/pandastack/pandastack/api"
@@ -92,9 +92,14 @@ func (p *process) ended() api.Process {
 	return info
 }
 
+// headerTaken says how many bytes of input a process was given.
+const headerTaken = "X-Stdin-Taken"
+
 // feedProcess answers POST /processes/stdin: the body goes to the standard input
 // or the terminal of a process as it comes, at the pace at which that reads. It
-// ends with the body or with the process; close=1 then closes the input.
+// ends with the body or with the process; close=1 then closes the input. That a
+// program ends, or closes its input, before it has read everything is its own
+// affair and no failure: the answer says how much it was given.
 func (s *Server) feedProcess(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	pid, err := strconv.ParseUint(q.Get("pid"), 10, 31)
@@ -102,56 +107,126 @@ func (s *Server) feedProcess(w http.ResponseWriter, r *http.Request) {
 		httpFail(w, invalid("pid must be the number of a process"))
 		return
 	}
-	p, err := s.procs.find(&pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: uint32(pid)}}, 0)
+	p, err := s.procs.find(&pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: uint32(pid)}}, keepReplay)
 	if err != nil {
 		httpFail(w, err)
 		return
 	}
-	if err := p.feedFrom(r.Context(), http.NewResponseController(w), r.Body); err != nil {
+	f := &feeding{p: p, w: w, rc: http.NewResponseController(w), over: make(chan struct{})}
+	if err := f.run(r.Context(), r.Body); err != nil {
 		httpFail(w, err)
 		return
 	}
 	if q.Get("close") == "1" && p.pty == nil {
 		p.stdin.close()
 	}
-	w.WriteHeader(http.StatusNoContent)
 }
 
-// feedFrom copies a request's body to the input of a process.
-func (p *process) feedFrom(ctx context.Context, rc *http.ResponseController, body io.Reader) error {
+// What is still read of a body whose process takes no more: closing on a client
+// that writes would reset the connection under the answer.
+const (
+	lingerTime  = 2 * time.Second
+	lingerBytes = 16 << 20
+)
+
+// feeding copies a request's body to the input of a process, and answers when the
+// body ends or the process takes no more, whichever is first.
+type feeding struct {
+	p    *process
+	w    http.ResponseWriter
+	rc   *http.ResponseController
+	once sync.Once     // of the answer
+	over chan struct{} // closed when the process takes no more
+
+	giving sync.Mutex // held while a write is under way, which the process's end ends
+	taken  int64
+}
+
+// run reads the body to its end, or for a moment after an early answer. An error
+// is one to answer with.
+func (f *feeding) run(ctx context.Context, body io.Reader) error {
+	_ = f.rc.EnableFullDuplex() // HTTP/1 has it; else an answer would wait for the body
 	ctx, cancel := context.WithCancel(ctx)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {
-		case <-p.done:
+		case <-f.p.done:
+			f.early()
 			cancel()
-			_ = rc.SetReadDeadline(time.Unix(1, 0)) // else the body is waited for
 		case <-ctx.Done():
 		}
 	}()
-	defer func() { cancel(); <-watched }()
+	err := f.copy(ctx, body)
+	cancel()
+	<-watched
+	select {
+	case <-f.over: // it was answered
+		return nil
+	default:
+	}
+	if err == nil {
+		f.answer()
+	}
+	return err
+}
+
+// copy gives the process what comes, and drops it once it takes no more.
+func (f *feeding) copy(ctx context.Context, body io.Reader) error {
 	buf := make([]byte, feedPiece)
-	for {
+	for dropped := 0; dropped < lingerBytes; {
 		n, err := body.Read(buf)
-		if n > 0 {
-			if err := p.stdin.write(ctx, buf[:n]); err != nil {
-				return p.inputError(err)
+		select {
+		case <-f.over:
+			dropped += n
+		default:
+			if werr := f.give(ctx, buf[:n]); werr != nil {
+				return invalid(werr.Error())
 			}
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return p.inputError(err)
+			return invalid(err.Error())
 		}
 	}
+	return nil
 }
 
-// inputError says why input was not taken.
-func (p *process) inputError(err error) error {
-	if p.over() {
-		return connect.NewError(connect.CodeNotFound, errors.New("the process has ended"))
+// give writes to the process. That it takes no more is no error.
+func (f *feeding) give(ctx context.Context, data []byte) error {
+	if len(data) == 0 {
+		return nil
 	}
-	return invalid(err.Error())
+	f.giving.Lock()
+	n, err := f.p.stdin.write(ctx, data)
+	f.taken += int64(n)
+	f.giving.Unlock()
+	if err != nil && (f.p.over() || errors.Is(err, errInputRefused)) {
+		f.early()
+		return nil
+	}
+	return err
+}
+
+// early answers before the body's end.
+func (f *feeding) early() {
+	f.once.Do(func() {
+		_ = f.rc.SetReadDeadline(time.Now().Add(lingerTime)) // a connection always has one
+		f.w.Header().Set("Connection", "close")
+		f.send()
+		_ = f.rc.Flush() // a client that is gone needs no answer
+		close(f.over)
+	})
+}
+
+func (f *feeding) answer() { f.once.Do(f.send) }
+
+func (f *feeding) send() {
+	f.giving.Lock()
+	taken := f.taken
+	f.giving.Unlock()
+	f.w.Header().Set(headerTaken, strconv.FormatInt(taken, 10))
+	f.w.WriteHeader(http.StatusNoContent)
 }

@@ -114,6 +114,7 @@ func (s *Server) follow(ctx context.Context, p *process, sub *subscriber, header
 			if owner && p.expired() {
 				return connect.NewError(connect.CodeDeadlineExceeded, errors.New("the process ran longer than its timeout and was killed"))
 			}
+			holdFlush(ctx) // what ends the answer follows at once
 			return send(&pb.ProcessEvent{Event: &pb.ProcessEvent_End{End: p.end()}})
 		case <-timer.C:
 			if err := send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Keepalive{Keepalive: &pb.ProcessEvent_KeepAlive{}}}); err != nil {
@@ -248,7 +249,7 @@ func (p *process) feed(ctx context.Context, in *pb.ProcessInput) error {
 	default:
 		return connect.NewError(connect.CodeInvalidArgument, errors.New("the input is empty"))
 	}
-	if err := p.stdin.write(ctx, data); err != nil {
+	if _, err := p.stdin.write(ctx, data); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -182,7 +182,8 @@ func (s *Server) Handler() http.Handler {
 		connect.WithCompression("gzip", nil, nil),
 	}
 	mux := http.NewServeMux()
-	mux.Handle(pb.NewProcessHandler(processes{s}, opts...))
+	path, processHandler := pb.NewProcessHandler(processes{s}, opts...)
+	mux.Handle(path, withLastFlush(processHandler))
 	mux.Handle(pb.NewFilesystemHandler(files{s}, opts...))
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("GET /metrics", s.metrics)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -218,24 +219,28 @@ func (p *process) openPipes(l *launch, stdin bool) (theirs []int, err error) {
 		theirs = append(theirs, r)
 		p.stdin = newInput(ours(w))
 	} else {
-		if r, err = syscall.Open(os.DevNull, syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err != nil {
+		if r, err = nothing(); err != nil {
 			return nil, err
 		}
-		theirs = append(theirs, r)
 		p.stdin = newInput(nil)
 	}
+	l.attr.Files = append(l.attr.Files, uintptr(r))
 	for range 2 {
 		if r, w, err = pipe(); err != nil {
 			return theirs, err
 		}
 		theirs = append(theirs, w)
+		l.attr.Files = append(l.attr.Files, uintptr(w))
 		p.outs = append(p.outs, ours(r))
-	}
-	for _, fd := range theirs {
-		l.attr.Files = append(l.attr.Files, uintptr(fd))
 	}
 	return theirs, nil
 }
+
+// nothing is the standard input of programs that have none: one descriptor, open
+// for as long as the daemon runs.
+var nothing = sync.OnceValues(func() (int, error) {
+	return syscall.Open(os.DevNull, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+})
 
 func pipe() (r, w int, err error) {
 	var fds [2]int

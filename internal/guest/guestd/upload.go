@@ -241,14 +241,21 @@ func create(path string) (f *os.File, fresh bool, err error) {
 }
 
 // copyInto copies in full buffers, so that a small file is one write however
-// its bytes arrive.
+// its bytes arrive. One that does not fit goes on in wide ones.
 func copyInto(f *os.File, body io.Reader) error {
-	buf := copyBuffers.Get().(*[copyBuffer]byte)
-	defer copyBuffers.Put(buf)
+	pooled := copyBuffers.Get().(*[copyBuffer]byte)
+	defer copyBuffers.Put(pooled)
+	buf := pooled[:]
+	var wide []byte
+	defer func() {
+		if wide != nil {
+			giveWide(wide)
+		}
+	}()
 	for {
 		var n int
 		var err error
-		for n < len(buf) && err == nil {
+		for n < len(buf) && err == nil { // not io.ReadFull, which says of a broken body that it is a short one
 			var m int
 			m, err = body.Read(buf[n:])
 			n += m
@@ -263,6 +270,11 @@ func copyInto(f *os.File, body io.Reader) error {
 		}
 		if err != nil {
 			return bodyError(err)
+		}
+		if wide == nil {
+			if wide = takeWide(); wide != nil {
+				buf = wide
+			}
 		}
 	}
 }

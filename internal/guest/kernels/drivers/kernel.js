@@ -154,7 +154,11 @@ function types(code) {
 }
 
 let interrupt = null // gives up what is waited for
-process.on('SIGINT', () => interrupt?.())
+const answered = new BigInt64Array(new SharedArrayBuffer(8)) // when this thread last had time for a SIGINT
+process.on('SIGINT', () => {
+  Atomics.store(answered, 0, process.hrtime.bigint())
+  interrupt?.()
+})
 process.on('uncaughtException', failure)
 process.on('unhandledRejection', failure)
 
@@ -163,11 +167,41 @@ class Interrupted extends Error {
   stack = 'Interrupted: the execution was interrupted'
 }
 
-// guarded calls f so that a SIGINT ends a loop in it.
+// A loop that begins after an await is not below guarded, and holds up the
+// thread that would hear of a SIGINT. The watch is a thread that hears of it too,
+// gives this one a moment to answer, and ends what runs here if it does not. It
+// begins with the first code that awaits, for it costs some megabytes.
+const WATCH = `
+  process.noDeprecation = true
+  const session = new (require('inspector').Session)()
+  session.connectToMainThread()
+  const answered = require('worker_threads').workerData
+  const signals = new (process.binding('signal_wrap').Signal)()
+  signals.onsignal = () => {
+    const since = process.hrtime.bigint() - 500000000n
+    setTimeout(() => {
+      if (Atomics.load(answered, 0) < since) session.post('Runtime.terminateExecution')
+    }, 200)
+  }
+  signals.start(2)`
+let watched = false
+function watch() {
+  if (watched) return
+  watched = true
+  const { Worker } = require('worker_threads')
+  const thread = new Worker(WATCH, { eval: true, workerData: answered, execArgv: [], env: {}, resourceLimits: { maxOldGenerationSizeMb: 8, maxYoungGenerationSizeMb: 1 } })
+  thread.on('error', () => {}) // a Node without these parts: its loops end with the kernel
+  thread.unref()
+}
+
+// guarded calls f so that a SIGINT ends a loop in it. It takes the signal away
+// from every other listener meanwhile, so that with the watch, which does the
+// same, it must not be used.
 let job
 const guard = new vm.Script('__kernelJob()', { filename: '[eval]' })
 Object.defineProperty(globalThis, '__kernelJob', { value: () => job() })
 function guarded(f) {
+  if (watched) return f()
   job = f
   try {
     return guard.runInThisContext({ breakOnSigint: true, displayErrors: false })
@@ -193,8 +227,11 @@ let cell = 0
 async function evaluate(code) {
   const expression = imports(types(code)) + `\n//# sourceURL=cell-${++cell}.js`
   const given = new Promise((_, fail) => { interrupt = () => fail(new Interrupted('the execution was interrupted')) })
+  if (/\bawait\b/.test(expression)) watch()
   const ran = guarded(() => post('Runtime.evaluate', { expression, replMode: true, awaitPromise: true, objectGroup: 'cell', userGesture: true }))
-  const answer = await Promise.race([ran, given])
+  const answer = await Promise.race([ran, given]).catch(err => {
+    throw /Execution was terminated/.test(err?.message) ? new Interrupted('the execution was interrupted') : err
+  })
   if (answer.exceptionDetails) {
     const thrown = answer.exceptionDetails.exception
     throw thrown ? { uncaught: await valueOf(thrown) } : { uncaught: new Error(answer.exceptionDetails.text) }
