@@ -48,6 +48,24 @@ type Platform interface {
 	WriteFile(ctx context.Context, id string, f File, data []byte) error
 	ListDir(ctx context.Context, id string, f File, depth int) ([]api.FileInfo, error)
 
+	// RunCode runs code in a context to its end and gives its events as they come.
+	// When ctx ends the code is interrupted.
+	RunCode(ctx context.Context, id string, req api.RunCode, event func(api.CodeEvent) error) error
+	Contexts(ctx context.Context, id string) ([]api.CodeContext, error)
+	CreateContext(ctx context.Context, id string, req api.CreateContext) (api.CodeContext, error)
+	DeleteContext(ctx context.Context, id, context string) error
+
+	// Processes lists those that were started through the API, with all also those
+	// that ended lately. Kill ends one, by its number or tag, and its descendants.
+	Processes(ctx context.Context, id string, all bool) ([]api.Process, error)
+	Kill(ctx context.Context, id, process string) error
+
+	// Ports lists the ports that something listens on or was said of. Preview gives
+	// the plain address of one, SignPreview an address that opens a private one too.
+	Ports(ctx context.Context, id string) ([]api.Port, error)
+	Preview(ctx context.Context, id string, port int) (api.Preview, error)
+	SignPreview(ctx context.Context, id string, req api.PreviewRequest) (api.PreviewURL, error)
+
 	Fork(ctx context.Context, id string, req api.Fork) (api.ForkTree, error)
 	Snapshot(ctx context.Context, id string, req api.CreateSnapshot) (api.Snapshot, error)
 	Checkpoint(ctx context.Context, id, name string) (api.Snapshot, error)
@@ -99,7 +117,7 @@ type Options struct {
 }
 
 const platformInstructions = `Sandboxes are isolated Linux computers for running code that nobody has reviewed.
-Create one, run commands and write files in it, and delete it when it is not needed any more; it deletes itself when its time to live is over.
+Create one, run commands and code and write files in it, and delete it when it is not needed any more; it deletes itself when its time to live is over.
 Fork a running sandbox to try several things from the same state. Take a checkpoint before a risky step and restore it if the step goes wrong.
 Long results are cut in the middle and say so: redirect long output to a file and read the part that matters.`
 
@@ -112,29 +130,32 @@ func NewPlatform(o Options) *sdk.Server {
 	t.addLife()
 	t.addBranches()
 	t.addCatalogue()
-	addUse(t, "run_command", func(in runHere) (string, runInput) { return in.SandboxID, in.runInput })
-	addFiles(t,
-		func(in readHere) (string, readInput) { return in.SandboxID, in.readInput },
-		func(in writeHere) (string, writeInput) { return in.SandboxID, in.writeInput },
-		func(in listHere) (string, listInput) { return in.SandboxID, in.listInput })
+	t.platform = true
+	t.addInside("run_command")
 	return t.server
 }
 
 // NewSandbox makes a server with the tools for the one sandbox that Begin names.
 func NewSandbox(o Options) *sdk.Server {
 	t := newToolbox(o, "pandastack-sandbox", "PandaStack sandbox", sandboxInstructions)
-	addUse(t, "shell", func(in runInput) (string, runInput) { return "", in })
-	addFiles(t,
-		func(in readInput) (string, readInput) { return "", in },
-		func(in writeInput) (string, writeInput) { return "", in },
-		func(in listInput) (string, listInput) { return "", in })
+	t.addInside("shell")
 	return t.server
 }
 
 // toolbox is a server that is being filled.
 type toolbox struct {
 	Options
-	server *sdk.Server
+	server   *sdk.Server
+	platform bool // the tools are for all sandboxes of a caller
+}
+
+// addInside adds the tools that work in a sandbox.
+func (t *toolbox) addInside(run string) {
+	t.addUse(run)
+	t.addFiles()
+	t.addCode()
+	t.addProcesses()
+	t.addPorts()
 }
 
 func newToolbox(o Options, name, title, instructions string) *toolbox {
@@ -150,16 +171,52 @@ func newToolbox(o Options, name, title, instructions string) *toolbox {
 // add adds a tool whose result is structured, with a text beside it for clients
 // that show only that.
 func add[In, Out any](t *toolbox, tool *sdk.Tool, h func(ctx context.Context, c Caller, in In) (Out, string, error)) {
+	addShown(t, tool, func(ctx context.Context, c Caller, in In) (Out, []sdk.Content, error) {
+		out, text, err := h(ctx, c, in)
+		return out, []sdk.Content{&sdk.TextContent{Text: text}}, err
+	})
+}
+
+// addShown is add for a tool that shows more than a text.
+func addShown[In, Out any](t *toolbox, tool *sdk.Tool, h func(ctx context.Context, c Caller, in In) (Out, []sdk.Content, error)) {
 	sdk.AddTool(t.server, tool, func(ctx context.Context, req *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
 		c := t.Begin(ctx, req.Extra)
 		if c.Done != nil {
 			defer c.Done()
 		}
-		out, text, err := h(c.Context, c, in)
+		out, content, err := h(c.Context, c, in)
 		if err != nil {
 			return nil, out, t.failure(err, tool.Name)
 		}
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, out, nil
+		return &sdk.CallToolResult{Content: content}, out, nil
+	})
+}
+
+// located is the arguments of a tool together with the sandbox that they are for.
+type located[In any] interface {
+	parts() (sandbox string, in In)
+}
+
+// addIn adds a tool that works in a sandbox. On the platform's server its arguments
+// are At, which name the sandbox; on the server of one sandbox they are In.
+func addIn[At located[In], In, Out any](t *toolbox, tool *sdk.Tool, h func(ctx context.Context, c Caller, id string, in In) (Out, string, error)) {
+	addShownIn[At](t, tool, func(ctx context.Context, c Caller, id string, in In) (Out, []sdk.Content, error) {
+		out, text, err := h(ctx, c, id, in)
+		return out, []sdk.Content{&sdk.TextContent{Text: text}}, err
+	})
+}
+
+// addShownIn is addIn for a tool that shows more than a text.
+func addShownIn[At located[In], In, Out any](t *toolbox, tool *sdk.Tool, h func(ctx context.Context, c Caller, id string, in In) (Out, []sdk.Content, error)) {
+	if t.platform {
+		addShown(t, tool, func(ctx context.Context, c Caller, in At) (Out, []sdk.Content, error) {
+			id, rest := in.parts()
+			return h(ctx, c, id, rest)
+		})
+		return
+	}
+	addShown(t, tool, func(ctx context.Context, c Caller, in In) (Out, []sdk.Content, error) {
+		return h(ctx, c, c.Sandbox, in)
 	})
 }
 

@@ -38,6 +38,8 @@ type runHere struct {
 	runInput
 }
 
+func (in runHere) parts() (string, runInput) { return in.SandboxID, in.runInput }
+
 type runOutput struct {
 	Stdout        string  `json:"stdout"`
 	Stderr        string  `json:"stderr"`
@@ -51,29 +53,16 @@ type runOutput struct {
 	StderrOmitted int64   `json:"stderr_omitted_bytes,omitempty" jsonschema:"Bytes left out of the middle of stderr"`
 }
 
-// addUse adds the tool that runs commands. split takes apart what the caller
-// gave: which sandbox, and the rest.
-func addUse[In any](t *toolbox, name string, split func(In) (string, runInput)) {
-	add(t, &sdk.Tool{
+// addUse adds the tool that runs commands.
+func (t *toolbox) addUse(name string) {
+	addIn[runHere](t, &sdk.Tool{
 		Name: name, Title: "Run a command",
 		Description: `Run a line of shell in the sandbox and wait for its end. Gives stdout, stderr and the exit code; an exit code other than 0 is not an error of the tool.
 Of each stream the first and the last 16 KiB are kept, and the result says how many bytes were left out between them.
 Each call is a shell of its own: use cwd and env, or one line with &&. There is no terminal, so pass flags such as -y to programs that ask.
 Example: {"command": "pip install requests && python3 main.py", "cwd": "/home/user/app", "timeout_seconds": 300}`,
 		Annotations: &sdk.ToolAnnotations{DestructiveHint: yes(), OpenWorldHint: yes()},
-	}, func(ctx context.Context, c Caller, in In) (runOutput, string, error) {
-		id, rest := split(in)
-		return run(ctx, c, sandboxOf(c, id), rest)
-	})
-}
-
-// sandboxOf is the sandbox of a call: the server's one, or the one in the
-// arguments.
-func sandboxOf(c Caller, id string) string {
-	if c.Sandbox != "" {
-		return c.Sandbox
-	}
-	return id
+	}, run)
 }
 
 func run(ctx context.Context, c Caller, id string, in runInput) (runOutput, string, error) {
@@ -96,11 +85,10 @@ func run(ctx context.Context, c Caller, id string, in runInput) (runOutput, stri
 }
 
 func (in runInput) exec() (api.Exec, error) {
-	switch {
-	case in.Timeout < 0 || in.Timeout > maxTimeout:
-		return api.Exec{}, api.Errorf(api.CodeInvalidRequest, "timeout_seconds is at most %d", maxTimeout).
-			With("field", "timeout_seconds").WithHint("Run what takes longer in the background and look at it from time to time.")
-	case in.Timeout == 0 && !in.Background:
+	if err := checkTimeout(in.Timeout); err != nil {
+		return api.Exec{}, err
+	}
+	if in.Timeout == 0 && !in.Background {
 		in.Timeout = defaultTimeout
 	}
 	line, err := json.Marshal(in.Command)
@@ -114,22 +102,22 @@ func (in runInput) exec() (api.Exec, error) {
 	return req, nil
 }
 
+func checkTimeout(seconds float64) error {
+	if seconds >= 0 && seconds <= maxTimeout {
+		return nil
+	}
+	return api.Errorf(api.CodeInvalidRequest, "timeout_seconds is at most %d", maxTimeout).
+		With("field", "timeout_seconds").WithHint("Run what takes longer as a command in the background and look at it from time to time.")
+}
+
 // summary is the text of a result: what was written, and how it ended.
 func (o runOutput) summary(in runInput) string {
 	if o.Background {
 		return fmt.Sprintf("started in the background as process %d", o.PID)
 	}
 	var b strings.Builder
-	b.WriteString(o.Stdout)
-	if o.Stderr != "" {
-		if o.Stdout != "" && !strings.HasSuffix(o.Stdout, "\n") {
-			b.WriteByte('\n')
-		}
-		b.WriteString("[stderr]\n" + o.Stderr)
-	}
-	if b.Len() > 0 && !strings.HasSuffix(b.String(), "\n") {
-		b.WriteByte('\n')
-	}
+	paragraph(&b, "", o.Stdout)
+	paragraph(&b, "[stderr]\n", o.Stderr)
 	switch {
 	case o.TimedOut:
 		fmt.Fprintf(&b, "[killed: it did not end in the time allowed; allow more with timeout_seconds, or run it in the background]")
@@ -139,6 +127,18 @@ func (o runOutput) summary(in runInput) string {
 		fmt.Fprintf(&b, "[exit code %d after %.0f ms]", o.ExitCode, o.DurationMS)
 	}
 	return b.String()
+}
+
+// paragraph writes a text with what stands above it, if there is one, and ends
+// its line.
+func paragraph(b *strings.Builder, above, text string) {
+	if text == "" {
+		return
+	}
+	b.WriteString(above + text)
+	if !strings.HasSuffix(text, "\n") {
+		b.WriteByte('\n')
+	}
 }
 
 type readInput struct {
@@ -152,6 +152,8 @@ type readHere struct {
 	SandboxID string `json:"sandbox_id" jsonschema:"Id of the sandbox"`
 	readInput
 }
+
+func (in readHere) parts() (string, readInput) { return in.SandboxID, in.readInput }
 
 type readOutput struct {
 	Path       string `json:"path"`
@@ -176,6 +178,8 @@ type writeHere struct {
 	writeInput
 }
 
+func (in writeHere) parts() (string, writeInput) { return in.SandboxID, in.writeInput }
+
 type writeOutput struct {
 	Path  string `json:"path"`
 	Bytes int    `json:"bytes"`
@@ -191,6 +195,8 @@ type listHere struct {
 	SandboxID string `json:"sandbox_id" jsonschema:"Id of the sandbox"`
 	listInput
 }
+
+func (in listHere) parts() (string, listInput) { return in.SandboxID, in.listInput }
 
 type entryOutput struct {
 	Path     string `json:"path"`
@@ -208,35 +214,26 @@ type listOutput struct {
 }
 
 // addFiles adds the tools for files.
-func addFiles[R, W, L any](t *toolbox, split func(R) (string, readInput), splitWrite func(W) (string, writeInput), splitList func(L) (string, listInput)) {
-	add(t, &sdk.Tool{
+func (t *toolbox) addFiles() {
+	addIn[readHere](t, &sdk.Tool{
 		Name: "read_file", Title: "Read a file",
 		Description: `Read a file of the sandbox, at most 64 KiB at a time. When there is more, truncated is true and next_offset says where to go on.
 Bytes that are not text come as base64, at most 32 KiB at a time. For a few lines of a long file, grep or sed in a command is better.
 Example: {"path": "/home/user/app/main.py"}`,
 		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: no()},
-	}, func(ctx context.Context, c Caller, in R) (readOutput, string, error) {
-		id, rest := split(in)
-		return read(ctx, c, sandboxOf(c, id), rest)
-	})
-	add(t, &sdk.Tool{
+	}, read)
+	addIn[writeHere](t, &sdk.Tool{
 		Name: "write_file", Title: "Write a file",
 		Description: `Make or replace a file of the sandbox, at most 1 MiB, and the directories above it. The content replaces all that was there.
 Example: {"path": "app/main.py", "content": "print(6 * 7)\n"}`,
 		Annotations: &sdk.ToolAnnotations{DestructiveHint: yes(), IdempotentHint: true, OpenWorldHint: no()},
-	}, func(ctx context.Context, c Caller, in W) (writeOutput, string, error) {
-		id, rest := splitWrite(in)
-		return write(ctx, c, sandboxOf(c, id), rest)
-	})
-	add(t, &sdk.Tool{
+	}, write)
+	addIn[listHere](t, &sdk.Tool{
 		Name: "list_dir", Title: "List a directory",
 		Description: `List a directory of the sandbox, with depth also what is below it. At most 500 entries; omitted_entries says how many more there are.
 Example: {"path": "/home/user/app", "depth": 2}`,
 		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: no()},
-	}, func(ctx context.Context, c Caller, in L) (listOutput, string, error) {
-		id, rest := splitList(in)
-		return list(ctx, c, sandboxOf(c, id), rest)
-	})
+	}, list)
 }
 
 func read(ctx context.Context, c Caller, id string, in readInput) (readOutput, string, error) {
