@@ -52,11 +52,15 @@ func (a *API) runCode(ctx context.Context, in *runCodeInput) (*huma.StreamRespon
 
 // codeEvents runs code and emits its events.
 func (a *API) codeEvents(ctx context.Context, id string, req api.RunCode, emit func(api.CodeEvent) error) error {
-	start := time.Now()
 	client, err := a.Control.Guest(ctx, who(ctx), id)
 	if err != nil {
 		return err
 	}
+	return a.codeEventsOf(ctx, client, id, req, emit)
+}
+
+func (a *API) codeEventsOf(ctx context.Context, client *guest.Client, id string, req api.RunCode, emit func(api.CodeEvent) error) error {
+	start := time.Now()
 	stream, err := client.RunCode(ctx, req)
 	if err != nil {
 		return err

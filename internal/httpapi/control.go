@@ -59,6 +59,13 @@ type Control interface {
 	GitPush(ctx context.Context, who auth.Identity, id string, req api.GitSync) (api.GitStatus, error)
 	GitLog(ctx context.Context, who auth.Identity, id string, req api.GitLogRequest) (api.GitLog, error)
 
+	networkControl
+	previewControl
+
+	AddSSHKey(ctx context.Context, who auth.Identity, req api.AddSSHKey) (api.SSHKey, error)
+	SSHKeys(ctx context.Context, who auth.Identity) (api.SSHKeyList, error)
+	DeleteSSHKey(ctx context.Context, who auth.Identity, fingerprint string) error
+
 	Events(ctx context.Context, who auth.Identity, id string, q control.EventQuery) ([]api.Event, error)
 	FollowEvents(ctx context.Context, who auth.Identity, id string, since int64, emit func(api.Event) error) error
 	Logs(ctx context.Context, who auth.Identity, id string, o guest.LogOptions) (*guest.LogStream, error)

@@ -163,10 +163,15 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		a.fail(w, r, err)
 		return
 	}
+	early(w, r, func() { a.fail(w, r, err) })
+}
+
+// early is what refuse does with any answer.
+func early(w http.ResponseWriter, r *http.Request, answer func()) {
 	rc := http.NewResponseController(w)
 	duplex := rc.EnableFullDuplex()
 	w.Header().Set("Connection", "close")
-	a.fail(w, r, err)
+	answer()
 	if duplex == nil && rc.Flush() == nil && rc.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
 		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes)
 	}

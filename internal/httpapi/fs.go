@@ -67,7 +67,7 @@ func (a *API) receiveFile(w http.ResponseWriter, r *http.Request, in *writeOptio
 	ctx := r.Context()
 	client, err := a.Control.Guest(ctx, who(ctx), in.ID)
 	if err == nil {
-		err = client.WriteFile(ctx, in.Path, in.User, r.Body)
+		err = client.WriteFile(ctx, in.Path, in.User, guest.Sized(r.Body, r.ContentLength))
 	}
 	if err != nil {
 		a.refuse(w, r, err)

@@ -62,7 +62,7 @@ func (a *API) putFile(w http.ResponseWriter, r *http.Request, in *FilePath, o gu
 	client, err := a.Control.Guest(r.Context(), who(r.Context()), in.ID)
 	if err == nil {
 		var info api.FileInfo
-		if info, err = client.PutFile(r.Context(), in.Path, in.User, o, r.Body); err == nil {
+		if info, err = client.PutFile(r.Context(), in.Path, in.User, o, guest.Sized(r.Body, r.ContentLength)); err == nil {
 			writeJSON(w, http.StatusOK, info)
 			return
 		}
@@ -104,7 +104,7 @@ func (a *API) getArchive(ctx context.Context, in *archivePath) (*huma.StreamResp
 func copyStream(w http.ResponseWriter, r *http.Request, kind string, body io.Reader) {
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(http.StatusOK)
-	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, body, make([]byte, 64<<10)); err != nil {
+	if _, err := copyFrom(w, body); err != nil {
 		requestOf(r.Context()).err = err
 		panic(http.ErrAbortHandler)
 	}
@@ -115,7 +115,7 @@ func (a *API) putArchive(_ context.Context, in *archivePath) (*huma.StreamRespon
 		client, err := a.Control.Guest(r.Context(), who(r.Context()), in.ID)
 		if err == nil {
 			var out api.Extracted
-			if out, err = client.Extract(r.Context(), in.Path, in.User, r.Body); err == nil {
+			if out, err = client.Extract(r.Context(), in.Path, in.User, guest.Sized(r.Body, r.ContentLength)); err == nil {
 				writeJSON(w, http.StatusOK, out)
 				return
 			}
@@ -212,6 +212,12 @@ func docPutArchive(op *huma.Operation) {
 	binaryBody(op, "The archive")
 }
 
+func docSignFile(op *huma.Operation) {
+	op.Description = "Whoever has the URL may do this one operation on this one file until it expires."
+	content(op, "200", "application/json", ref("SignedFile"), "OK")
+	errorAnswer(op, "default", "Error")
+}
+
 func docWatch(op *huma.Operation) {
 	op.Description = "Server-sent events named after their type, each a FileEvent, from when the answer begins until the client leaves or the directory is gone. " +
 		"`overflow` says that events were lost."
@@ -241,7 +247,7 @@ func (a *API) fsRoutes() []route {
 		{get, sandbox + "/fs/archive", anyKey, "getArchive", "files", "Read a directory as an archive", typed(a.getArchive), docGetArchive},
 		{put, sandbox + "/fs/archive", anyKey, "putArchive", "files", "Extract an archive", typed(a.putArchive), docPutArchive},
 		{get, sandbox + "/fs/watch", anyKey, "watchFiles", "files", "Follow changes of a directory", typed(a.watchFiles), docWatch},
-		{post, sandbox + "/fs/sign", anyKey, "signFile", "files", "Make a URL that works without a key", typed(a.signFile), nil},
+		{post, sandbox + "/fs/sign", anyKey, "signFile", "files", "Make a URL that works without a key", typed(a.signFile), docSignFile},
 		{get, signedPath, public, "readSigned", "files", "Read a file by a signed URL", typed(a.readSigned), docReadFile},
 		{put, signedPath, public, "writeSigned", "files", "Write a file by a signed URL", typed(a.writeSigned), docWriteFile},
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/gateway"
 	"github.com/pandastack/pandastack/internal/lsp"
 )
 
@@ -39,6 +40,18 @@ type Deps struct {
 	// SignSecret is what signed URLs are made with, the same for all servers of
 	// one database; empty: none are made.
 	SignSecret []byte
+
+	// Origins are those of the web pages that may call the API, as a browser
+	// writes them (https://app.example.com), or AnyOrigin; empty: none.
+	Origins []string
+
+	// SSH is how SSH is reached; nil: it is not served.
+	SSH *SSH
+
+	// Previews is where previews are, and Signer makes the tokens of private
+	// ones; nil: no tokens are made.
+	Previews gateway.Address
+	Signer   *gateway.Signer
 
 	// KeepAlive is the pause after which an idle stream sends a comment or a
 	// ping; zero: 15 s.

@@ -74,6 +74,7 @@ type mcpCaller struct {
 	ctx     context.Context // of the request, which its client's leaving ends
 	who     auth.Identity
 	sandbox string
+	reached Reached
 }
 
 const mcpCallerKey = "caller"
@@ -82,7 +83,7 @@ const mcpCallerKey = "caller"
 // A session belongs to the key and the sandbox that it was begun with.
 func (a *API) identify(next http.Handler) http.Handler {
 	verify := func(ctx context.Context, _ string, r *http.Request) (*sdkauth.TokenInfo, error) {
-		c := &mcpCaller{ctx: ctx, who: who(ctx), sandbox: r.PathValue("id")}
+		c := &mcpCaller{ctx: ctx, who: who(ctx), sandbox: r.PathValue("id"), reached: reachedBy(r)}
 		return &sdkauth.TokenInfo{
 			UserID: c.who.Org + "/" + c.who.KeyPrefix + "/" + c.sandbox,
 			Extra:  map[string]any{mcpCallerKey: c},
@@ -95,6 +96,11 @@ func (a *API) identify(next http.Handler) http.Handler {
 	})
 }
 
+// reachedBy is how the client of a request has reached the server.
+func reachedBy(r *http.Request) Reached {
+	return Reached{host: r.Host, secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"}
+}
+
 // beginTool is asked at each call of a tool. A call ends with the request that it
 // came in: nobody could be given its answer any more. It counts as a request of
 // its own, so that the server does not stop under it.
@@ -104,7 +110,7 @@ func (a *API) beginTool(ctx context.Context, extra *sdk.RequestExtra) mcp.Caller
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	a.active.begin()
 	return mcp.Caller{
-		Platform: &mcpPlatform{a, c.who}, Sandbox: c.sandbox, Context: ctx,
+		Platform: &mcpPlatform{a, c.who, c.reached}, Sandbox: c.sandbox, Context: ctx,
 		Done: func() { stop(); cancel(nil); a.active.end() },
 	}
 }

@@ -9,13 +9,20 @@ import (
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/auth"
 	"github.com/pandastack/pandastack/internal/control"
+	"github.com/pandastack/pandastack/internal/guest"
 	"github.com/pandastack/pandastack/internal/mcp"
 )
 
 // mcpPlatform is the control plane for one caller.
 type mcpPlatform struct {
-	api *API
-	who auth.Identity
+	api     *API
+	who     auth.Identity
+	reached Reached
+}
+
+// as is a context in which the API's handlers find the caller.
+func (p *mcpPlatform) as(ctx context.Context) context.Context {
+	return context.WithValue(ctx, requestKey{}, &request{identity: p.who})
 }
 
 func (p *mcpPlatform) Create(ctx context.Context, req api.CreateSandbox) (api.Sandbox, error) {
@@ -156,4 +163,81 @@ func (p *mcpPlatform) Snapshots(ctx context.Context, q mcp.SnapshotQuery) (api.S
 func (p *mcpPlatform) Templates(ctx context.Context) ([]api.Template, error) {
 	l, err := p.api.Control.Templates(ctx, p.who)
 	return l.Templates, err
+}
+
+func (p *mcpPlatform) RunCode(ctx context.Context, id string, req api.RunCode, event func(api.CodeEvent) error) error {
+	defer p.api.Control.Use(id)()
+	client, err := p.api.Control.Guest(ctx, p.who, id)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	err = p.api.codeEventsOf(ctx, client, id, req, event)
+	p.api.metrics.executed("mcp", start, err)
+	return err
+}
+
+func (p *mcpPlatform) Contexts(ctx context.Context, id string) ([]api.CodeContext, error) {
+	return inGuest(ctx, p, id, (*guest.Client).Contexts)
+}
+
+func (p *mcpPlatform) CreateContext(ctx context.Context, id string, req api.CreateContext) (api.CodeContext, error) {
+	return inGuest(ctx, p, id, func(c *guest.Client, ctx context.Context) (api.CodeContext, error) { return c.CreateContext(ctx, req) })
+}
+
+func (p *mcpPlatform) DeleteContext(ctx context.Context, id, name string) error {
+	_, err := inGuest(ctx, p, id, func(c *guest.Client, ctx context.Context) (struct{}, error) {
+		return struct{}{}, c.DeleteContext(ctx, name)
+	})
+	return err
+}
+
+func (p *mcpPlatform) Processes(ctx context.Context, id string, all bool) ([]api.Process, error) {
+	return inGuest(ctx, p, id, func(c *guest.Client, ctx context.Context) ([]api.Process, error) { return c.Processes(ctx, all) })
+}
+
+func (p *mcpPlatform) Kill(ctx context.Context, id, name string) error {
+	_, err := inGuest(ctx, p, id, func(c *guest.Client, ctx context.Context) (struct{}, error) {
+		pid, err := c.Find(ctx, name)
+		if err == nil {
+			err = c.KillTree(ctx, pid)
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+func (p *mcpPlatform) Ports(ctx context.Context, id string) ([]api.Port, error) {
+	out, err := p.api.listPorts(p.as(ctx), &portsInput{SandboxPath{id}, p.reached})
+	if err != nil {
+		return nil, err
+	}
+	return out.Body.Ports, nil
+}
+
+func (p *mcpPlatform) Preview(ctx context.Context, id string, port int) (api.Preview, error) {
+	out, err := p.api.preview(p.as(ctx), &previewInput{SandboxPath{id}, p.reached, api.PreviewPort{Port: port}})
+	if err != nil {
+		return api.Preview{}, err
+	}
+	return out.Body, nil
+}
+
+func (p *mcpPlatform) SignPreview(ctx context.Context, id string, req api.PreviewRequest) (api.PreviewURL, error) {
+	out, err := p.api.signPreview(p.as(ctx), &signPreviewInput{SandboxPath{id}, p.reached, req})
+	if err != nil {
+		return api.PreviewURL{}, err
+	}
+	return out.Body, nil
+}
+
+// inGuest makes one call of a sandbox's daemon, which counts as its use.
+func inGuest[T any](ctx context.Context, p *mcpPlatform, id string, call func(*guest.Client, context.Context) (T, error)) (T, error) {
+	defer p.api.Control.Use(id)()
+	client, err := p.api.Control.Guest(ctx, p.who, id)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return call(client, ctx)
 }

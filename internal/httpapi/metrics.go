@@ -3,11 +3,13 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/pandastack/pandastack/api"
@@ -55,6 +57,9 @@ func newMetrics(reg *prometheus.Registry) *metrics {
 			Buckets: []float64{.002, .004, .006, .008, .012, .02, .05, .1, .5, 1, 5, 30, 120, 600, 3600},
 		}),
 	}
+	reg.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pandastack_goroutines", Help: "Goroutines of the server: what it does at once. One that only grows is a fault.",
+	}, func() float64 { return float64(runtime.NumGoroutine()) }))
 	reg.MustRegister(m.requests, m.creates, m.failures, m.boot, m.steps, m.pauses, m.execs, m.execTime)
 	return m
 }

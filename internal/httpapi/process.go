@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -114,30 +116,63 @@ type stdinInput struct {
 	Close bool `query:"close" doc:"Give the process end of file after the body"`
 }
 
+// headerTaken of the answer is how many bytes a process was given.
+const headerTaken = "X-Stdin-Taken"
+
 // feedProcess hands the body on as it comes, at the pace at which the process
-// reads it.
+// reads it. A process that ends, or closes its input, before the body's end is no
+// failure, as it is none in a shell's pipe.
 func (a *API) feedProcess(_ context.Context, in *stdinInput) (*huma.StreamResponse, error) {
 	return raw(func(w http.ResponseWriter, r *http.Request) {
+		body := &bodyEnd{r: r.Body}
+		var taken int64
 		client, pid, err := a.process(r.Context(), &in.ProcessPath)
 		if err == nil {
-			err = client.Feed(r.Context(), pid, r.Body, in.Close)
+			taken, err = client.Feed(r.Context(), pid, body, in.Close)
 		}
-		if err != nil {
-			// The transport may still be waiting for the rest of the body.
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerTime))
-			a.refuse(w, r, err)
+		answer := func() {
+			if err != nil {
+				a.fail(w, r, err)
+				return
+			}
+			w.Header().Set(headerTaken, strconv.FormatInt(taken, 10))
+			w.WriteHeader(http.StatusNoContent)
+		}
+		if body.reached.Load() {
+			answer()
 			return
 		}
-		w.WriteHeader(http.StatusNoContent)
+		// The transport may still be waiting for the rest of the body.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerTime))
+		early(w, r, answer)
 	}), nil
 }
 
+// bodyEnd notes whether a body was read to its end.
+type bodyEnd struct {
+	r       io.Reader
+	reached atomic.Bool
+}
+
+func (b *bodyEnd) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.reached.Store(true)
+	}
+	return n, err
+}
+
+// closeStdin gives a process end of file. One that has ended needs none.
 func (a *API) closeStdin(ctx context.Context, in *ProcessPath) (*nothing, error) {
 	client, pid, err := a.process(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	return nil, client.CloseStdin(ctx, pid)
+	err = client.CloseStdin(ctx, pid)
+	if api.CodeOf(err) == api.CodeProcessNotFound {
+		_, err = client.Lookup(ctx, strconv.Itoa(pid))
+	}
+	return nil, err
 }
 
 type signalInput struct {
@@ -199,12 +234,13 @@ func docAttach(op *huma.Operation) {
 }
 
 func docFeed(op *huma.Operation) {
-	op.Description = "The body goes to the standard input or terminal of the process as it comes, of any length; the answer comes when the process's pipe has taken all of it."
+	op.Description = "The body goes to the standard input or terminal of the process as it comes, of any length; the answer comes when the process's pipe has taken all of it, or when the process ends or closes its input before. " +
+		"The header " + headerTaken + " says how many bytes it was given. A process that never ran, or ended more than an hour ago, is process.not_found."
 	op.RequestBody = &huma.RequestBody{
 		Description: "The bytes of the input",
 		Content:     map[string]*huma.MediaType{"application/octet-stream": {Schema: binary()}},
 	}
-	op.Responses = map[string]*huma.Response{"204": {Description: "All of it was taken"}}
+	op.Responses = map[string]*huma.Response{"204": {Description: "It was taken as far as the process read"}}
 	op.DefaultStatus = http.StatusNoContent
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -101,10 +102,23 @@ func copyBody(w http.ResponseWriter, r *http.Request, status int, body io.Reader
 	if r.Method == http.MethodHead {
 		return
 	}
-	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, body, make([]byte, 64<<10)); err != nil {
+	if _, err := copyFrom(w, body); err != nil {
 		requestOf(r.Context()).err = err
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// copyBuffer is the size of the pieces in which files are sent. A piece costs the
+// same at every hop, whatever its size.
+const copyBuffer = 256 << 10
+
+var copyBuffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
+
+// copyFrom copies what comes from a sandbox.
+func copyFrom(w io.Writer, body io.Reader) (int64, error) {
+	buf := copyBuffers.Get().(*[copyBuffer]byte)
+	defer copyBuffers.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{w}, body, buf[:])
 }
 
 // parseRange reads a Range header with one range. from is negative for the last

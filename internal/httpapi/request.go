@@ -79,7 +79,9 @@ func (a *API) serve(out *recorder, r *http.Request, req *request) (aborted bool)
 			a.fail(out, r, api.Wrap(api.CodeInternal, fmt.Errorf("panic: %v", v), "something went wrong on the server"))
 		}
 	}()
-	a.mux.ServeHTTP(out, r)
+	if !a.cors(out, r) {
+		a.mux.ServeHTTP(out, r)
+	}
 	return false
 }
 

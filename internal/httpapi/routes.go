@@ -137,7 +137,7 @@ func (a *API) routes() []route {
 		{get, sandbox + "/mcp", anyKey, "sandboxMCPStream", "mcp", "What the server says by itself", typed(a.mcpSandbox), docMCP},
 		{del, sandbox + "/mcp", anyKey, "sandboxMCPEnd", "mcp", "End a session", typed(a.mcpSandbox), docMCP},
 	}
-	return slices.Concat(all, a.fsRoutes(), a.gitRoutes())
+	return slices.Concat(all, a.fsRoutes(), a.gitRoutes(), a.previewRoutes(), a.networkRoutes(), a.sshRoutes())
 }
 
 // register adds one route: its documentation, then its guard, then the bound
@@ -175,8 +175,8 @@ func (a *API) register(r route) {
 // then would keep it awake; and what ends its being awake is none either.
 func usesSandbox(r route) bool {
 	switch r.id {
-	case "getSandbox", "getEvents", "getMetrics", "getLifecycle", "getTree", "listSandboxSnapshots", "listCheckpoints",
-		"hibernateSandbox", "deleteSandbox", "sandboxMCPStream", "sandboxMCPEnd":
+	case "getSandbox", "getEvents", "getMetrics", "getLifecycle", "getTree", "getSSHInfo", "listSandboxSnapshots", "listCheckpoints",
+		"getSandboxNetwork", "setSandboxNetwork", "getNetworkLog", "hibernateSandbox", "deleteSandbox", "listPorts", "exposePort", "closePort", "previewSandbox", "signPreview", "sandboxMCPStream", "sandboxMCPEnd":
 		return false
 	}
 	return r.path == sandbox || strings.HasPrefix(r.path, sandbox+"/")

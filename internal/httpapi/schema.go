@@ -27,7 +27,7 @@ func humaConfig(version string) huma.Config {
 	for _, t := range []reflect.Type{reflect.TypeFor[api.ExecEvent](), reflect.TypeFor[api.ExecInput](),
 		reflect.TypeFor[api.CodeRun](), reflect.TypeFor[api.CodeEvent](),
 		reflect.TypeFor[api.Event](), reflect.TypeFor[api.LogLine](), reflect.TypeFor[api.TerminalMessage](),
-		reflect.TypeFor[api.FileEvent]()} {
+		reflect.TypeFor[api.FileEvent](), reflect.TypeFor[api.Extracted](), reflect.TypeFor[api.SignedFile]()} {
 		schemas.Schema(t, true, "")
 	}
 	return huma.Config{
@@ -49,6 +49,7 @@ func humaConfig(version string) huma.Config {
 				{Name: "code", Description: "Code in contexts that keep their state."},
 				{Name: "files", Description: "The filesystem of a sandbox. Relative paths start in the user's home directory."},
 				{Name: "git", Description: "Repositories in a sandbox, through the git that is in it."},
+				{Name: "ssh", Description: "Shells by SSH: the keys of people, and the way in."},
 				{Name: "templates", Description: "What sandboxes start from."},
 				{Name: "keys", Description: "The caller and the API keys."},
 				{Name: "system", Description: "The server itself."},

@@ -149,7 +149,7 @@ func (t *terminal) run(ctx context.Context, cancel context.CancelFunc, keepAlive
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)
-		err := t.client.Feed(ctx, t.proc.PID(), in, false)
+		_, err := t.client.Feed(ctx, t.proc.PID(), in, false)
 		_ = in.CloseWithError(errors.Join(io.ErrClosedPipe, err)) // a pipe closes always
 	}()
 	reader := make(chan struct{})

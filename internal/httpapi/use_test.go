@@ -18,6 +18,8 @@ func TestUse(t *testing.T) {
 		"GET ": true, "DELETE ": true, "GET /events": true, "GET /metrics": true, "GET /lifecycle": true, "GET /tree": true,
 		"GET /snapshots": true, "GET /checkpoints": true, "POST /hibernate": true,
 		"GET /mcp": true, "DELETE /mcp": true,
+		"GET /ports": true, "POST /ports": true, "DELETE /ports": true, "POST /preview": true, "POST /preview-token": true,
+		"GET /network": true, "PUT /network": true, "GET /network/log": true, "GET /ssh": true,
 	}
 	seen := 0
 	for _, r := range serve(t, &wire{}).api.routes() {
