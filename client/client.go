@@ -9,7 +9,8 @@
 // Errors are *api.Error with the server's code, message, hint and request id;
 // two codes are this side's own: client.server_unreachable when nothing
 // answers, and client.not_a_pandastack_server when something else does. A
-// command that ends with another status than 0 is an *ExitError. Where a
+// command that ends with another status than 0 is an *ExitError. errors.Is finds
+// the family of a failure too: errors.Is(err, client.ErrNotFound). Where a
 // context ended the call, errors.Is finds context.Canceled or
 // context.DeadlineExceeded within.
 //
@@ -54,8 +55,10 @@ type Options struct {
 type Client struct {
 	Sandboxes *Sandboxes
 	Snapshots *Snapshots
+	Networks  *Networks
 	Templates *Templates
 	Tokens    *Tokens
+	SSHKeys   *SSHKeys
 
 	base      *url.URL
 	key       string
@@ -86,8 +89,10 @@ func New(o Options) (*Client, error) {
 	c.http = &hc
 	c.Sandboxes = &Sandboxes{c}
 	c.Snapshots = &Snapshots{c}
+	c.Networks = &Networks{c}
 	c.Templates = &Templates{c}
 	c.Tokens = &Tokens{c}
+	c.SSHKeys = &SSHKeys{c}
 	return c, nil
 }
 

@@ -135,11 +135,21 @@ func (c *Cmd) StdinPipe() (io.WriteCloser, error) {
 // StdoutPipe gives a reader of the command's standard output, which ends when
 // the command does. Read it to its end before calling Wait.
 func (c *Cmd) StdoutPipe() (io.ReadCloser, error) {
-	if c.Stdout != nil || c.Process != nil {
-		return nil, errors.New("client: Stdout is already set")
+	return c.outputPipe(&c.Stdout, "Stdout")
+}
+
+// StderrPipe is StdoutPipe for standard error. Both are written by one
+// goroutine: who takes both pipes must read them at the same time.
+func (c *Cmd) StderrPipe() (io.ReadCloser, error) {
+	return c.outputPipe(&c.Stderr, "Stderr")
+}
+
+func (c *Cmd) outputPipe(to *io.Writer, name string) (io.ReadCloser, error) {
+	if *to != nil || c.Process != nil {
+		return nil, errors.New("client: " + name + " is already set")
 	}
 	r, w := io.Pipe()
-	c.Stdout = w
+	*to = w
 	c.closers = append(c.closers, w)
 	return r, nil
 }

@@ -14,6 +14,22 @@ import (
 	"github.com/pandastack/pandastack/api"
 )
 
+// The families of failures, for errors.Is: one for each thing that a program can
+// do about a failure, where the code of the *api.Error says what exactly it was.
+//
+//	if errors.Is(err, client.ErrCapacity) { ... }
+const (
+	ErrAuth       = api.FamilyAuth       // the key is missing, wrong, revoked, or may not do this
+	ErrNotFound   = api.FamilyNotFound   // there is no such sandbox, file, snapshot, key or endpoint
+	ErrBadRequest = api.FamilyBadRequest // the request is wrong, or asks for what this server cannot do
+	ErrConflict   = api.FamilyConflict   // what it is about is in another state, or its name is taken
+	ErrQuota      = api.FamilyQuota      // a limit of the caller's is reached, or too many requests
+	ErrCapacity   = api.FamilyCapacity   // no room now: on a host, a disk or in the blob store
+	ErrTimeout    = api.FamilyTimeout    // it took longer than was allowed
+	ErrServer     = api.FamilyServer     // the server or something it needs failed
+	ErrConnection = api.FamilyConnection // no server answers, or what answers is none
+)
+
 // errorBodyLimit bounds what is read of the body of a failed request.
 const errorBodyLimit = 1 << 20
 

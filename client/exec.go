@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"net/http"
 
 	"github.com/pandastack/pandastack/api"
@@ -31,6 +32,14 @@ func (s *Sandbox) Exec(ctx context.Context, name string, arg ...string) (*api.Ex
 // Shell is Exec for a shell line.
 func (s *Sandbox) Shell(ctx context.Context, line string) (*api.ExecResult, error) {
 	return s.ExecWith(ctx, api.Exec{Cmd: Line(line)})
+}
+
+// ExecStream runs a command and gives its events as they come, as slowly as the
+// caller takes them: start, output, exit. It ends after the first error; leaving
+// it kills the command. Command does the same in the manner of os/exec, and takes
+// input while the command runs.
+func (s *Sandbox) ExecStream(ctx context.Context, in api.Exec) iter.Seq2[api.ExecEvent, error] {
+	return follow[api.ExecEvent](ctx, s.c, request{method: http.MethodPost, path: s.path("exec", "stream"), in: in})
 }
 
 // ExecWith is Exec with everything that can be said about a command; Line and

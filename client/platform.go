@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 
 	"github.com/pandastack/pandastack/api"
@@ -55,6 +56,24 @@ func (c *Client) health(ctx context.Context, path string) (api.Health, error) {
 		return api.Health{}, env.Error
 	}
 	return api.Health{}, c.notAServer(resp)
+}
+
+// PrometheusMetrics gives the server's counters in the text form of Prometheus. It
+// needs no key.
+func (c *Client) PrometheusMetrics(ctx context.Context) (string, error) {
+	resp, err := c.send(ctx, request{method: http.MethodGet, path: []string{"metrics"}, accept: "text/plain"})
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "text/plain" {
+		return "", c.notAServer(resp)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", c.transportError(ctx, err)
+	}
+	return string(body), nil
 }
 
 // Templates finds the images that sandboxes start from.
