@@ -17,6 +17,7 @@ import (
 	"github.com/pandastack/pandastack/internal/agent"
 	"github.com/pandastack/pandastack/internal/driver"
 	"github.com/pandastack/pandastack/internal/driver/gvisor"
+	"github.com/pandastack/pandastack/internal/edge"
 	"github.com/pandastack/pandastack/internal/guest/guestbin"
 	"github.com/pandastack/pandastack/internal/hostnet"
 	"github.com/pandastack/pandastack/internal/image"
@@ -75,6 +76,9 @@ func newMachine(ctx context.Context, cfg Config) (Machine, error) {
 	if cfg.NetworkPrefix != "" {
 		network.Prefix = netip.MustParsePrefix(cfg.NetworkPrefix).Masked() // Validate has parsed it
 	}
+	for _, text := range cfg.NetworkPass {
+		network.Pass = append(network.Pass, netip.MustParsePrefix(text).Masked()) // Validate has parsed it
+	}
 	shells := shellsAhead()
 	if cfg.Shells != nil {
 		shells = *cfg.Shells
@@ -84,7 +88,7 @@ func newMachine(ctx context.Context, cfg Config) (Machine, error) {
 		Snapshots: cfg.path("snapshots"),
 		Drivers:   drivers,
 		Default:   cfg.Driver,
-		Network:   hostnet.New(network, cfg.Log),
+		Network:   edge.New(edge.Config{Slots: network, Logs: cfg.path("network"), Log: cfg.Log}),
 		Images:    images,
 		Kept:      kept,
 		Templates: list,

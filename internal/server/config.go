@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +19,8 @@ import (
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/control"
+	"github.com/pandastack/pandastack/internal/gateway"
+	"github.com/pandastack/pandastack/internal/httpapi"
 )
 
 // Defaults of a Config.
@@ -76,6 +80,21 @@ type Config struct {
 	// NetworkPrefix is the IPv4 range of sandboxes. Default 10.200.0.0/16.
 	// PANDASTACK_NETWORK_PREFIX
 	NetworkPrefix string
+	// NetworkPass are private ranges that sandboxes may reach all the same, such
+	// as that of a package mirror. PANDASTACK_NETWORK_PASS, divided by commas
+	NetworkPass []string
+	// CORSOrigins are the origins of web pages that may call the API from a
+	// browser, such as https://app.example.com; * is all. Default: none.
+	// PANDASTACK_CORS_ORIGINS, with commas between them
+	CORSOrigins []string
+	// Previews says where user traffic comes in.
+	Previews Previews
+	// SSHListen is the address of the SSH server, as host:port; port 0 takes a
+	// free one. Default: none, SSH is not served. PANDASTACK_SSH_LISTEN
+	SSHListen string
+	// SSHHost is the name that clients reach it by. Default: its address, or the
+	// name that a client reaches the API by. PANDASTACK_SSH_HOST
+	SSHHost string
 	// Limits bounds what callers may ask for.
 	Limits control.Limits
 	// Grace is how long a stopping server waits for requests before it ends
@@ -107,6 +126,24 @@ func FromEnv() (Config, error) {
 		BlobsSecretKey:    cmp.Or(os.Getenv("PANDASTACK_BLOBS_SECRET_KEY"), os.Getenv("AWS_SECRET_ACCESS_KEY")),
 		BlobsSessionToken: cmp.Or(os.Getenv("PANDASTACK_BLOBS_SESSION_TOKEN"), os.Getenv("AWS_SESSION_TOKEN")),
 		SnapshotKeyFile:   os.Getenv("PANDASTACK_SNAPSHOT_KEY_FILE"),
+
+		CORSOrigins: Origins(os.Getenv("PANDASTACK_CORS_ORIGINS")),
+		Previews: Previews{
+			Domain:    os.Getenv("PANDASTACK_PREVIEW_DOMAIN"),
+			TLSListen: os.Getenv("PANDASTACK_TLS_LISTEN"),
+			TLSCert:   os.Getenv("PANDASTACK_TLS_CERT"),
+			TLSKey:    os.Getenv("PANDASTACK_TLS_KEY"),
+			ACMEEmail: os.Getenv("PANDASTACK_ACME_EMAIL"),
+			ACMECA:    os.Getenv("PANDASTACK_ACME_CA"),
+			ACMERoot:  os.Getenv("PANDASTACK_ACME_ROOT"),
+
+			TrustedProxies: os.Getenv("PANDASTACK_TRUSTED_PROXIES"),
+		},
+		SSHListen: os.Getenv("PANDASTACK_SSH_LISTEN"),
+		SSHHost:   os.Getenv("PANDASTACK_SSH_HOST"),
+	}
+	if pass := os.Getenv("PANDASTACK_NETWORK_PASS"); pass != "" {
+		c.NetworkPass = strings.Split(pass, ",")
 	}
 	shells, err := numberFromEnv("PANDASTACK_SHELLS")
 	if err != nil {
@@ -118,6 +155,27 @@ func FromEnv() (Config, error) {
 		c.SnapshotCacheMB = *cache
 	}
 	return c, err
+}
+
+// Origins takes a list of origins with commas between them apart.
+func Origins(list string) []string {
+	var out []string
+	for o := range strings.SplitSeq(list, ",") {
+		if o = strings.TrimSuffix(strings.TrimSpace(o), "/"); o != "" {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// checkOrigin refuses what no browser sends: an origin has a scheme, a host and a
+// port that is not the scheme's own, and nothing else.
+func checkOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	if origin != httpapi.AnyOrigin && (err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin) {
+		return invalid("cors origins", "%q is not an origin such as https://app.example.com", origin)
+	}
+	return nil
 }
 
 // numberFromEnv reads a whole number; nil when the variable is empty.
@@ -151,6 +209,11 @@ func (c Config) Validate() error {
 			return invalid("network prefix", "%q is not an IPv4 range such as 10.200.0.0/16", c.NetworkPrefix)
 		}
 	}
+	for _, text := range c.NetworkPass {
+		if p, err := netip.ParsePrefix(text); err != nil || !p.Addr().Is4() {
+			return invalid("network pass", "%q is not an IPv4 range such as 10.20.0.0/16", text)
+		}
+	}
 	for name, path := range c.Images {
 		if !templateName().MatchString(name) {
 			return invalid("image", "%q is not a template name: a to z, 0 to 9, and . _ - inside", name)
@@ -158,6 +221,17 @@ func (c Config) Validate() error {
 		if path == "" {
 			return invalid("image", "%s has no path", name)
 		}
+	}
+	for _, origin := range c.CORSOrigins {
+		if err := checkOrigin(origin); err != nil {
+			return err
+		}
+	}
+	if err := c.checkPreviews(); err != nil {
+		return err
+	}
+	if err := c.checkSSH(); err != nil {
+		return err
 	}
 	if c.SnapshotCacheMB < 0 {
 		return invalid("snapshot cache", "%d MB is negative", c.SnapshotCacheMB)
@@ -188,6 +262,9 @@ func (c Config) complete() (Config, error) {
 	c.DataDir = dir
 	if c.Listen == "" {
 		c.Listen = DefaultListen
+	}
+	if c.Previews.Domain == "" {
+		c.Previews.Domain = gateway.DefaultDomain
 	}
 	if c.ImageCache == "" {
 		c.ImageCache = c.path("images")

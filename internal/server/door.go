@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/gateway"
 	"github.com/pandastack/pandastack/internal/httpapi"
 )
 
@@ -15,6 +16,7 @@ import (
 // are answered at once; any other request waits for the API.
 type door struct {
 	api     atomic.Pointer[httpapi.API]
+	gateway *gateway.Gateway // set before api
 	opened  chan struct{}
 	waiting atomic.Pointer[string] // what for
 }
@@ -27,15 +29,16 @@ func newDoor() *door {
 
 func (d *door) say(what string) { d.waiting.Store(&what) }
 
-func (d *door) open(a *httpapi.API) {
+func (d *door) open(a *httpapi.API, g *gateway.Gateway) {
+	d.gateway = g
 	d.api.Store(a)
 	close(d.opened)
 }
 
-// ServeHTTP passes on to the API once it is there.
+// ServeHTTP passes on to the API and to previews once they are there.
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a := d.api.Load(); a != nil {
-		a.ServeHTTP(w, r)
+		d.pass(a, w, r)
 		return
 	}
 	switch r.URL.Path {
@@ -48,7 +51,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	select {
 	case <-d.opened:
-		d.api.Load().ServeHTTP(w, r)
+		d.pass(d.api.Load(), w, r)
 	case <-r.Context().Done():
 		id := httpapi.NewRequestID()
 		e := *api.AsError(context.Cause(r.Context()))
@@ -57,6 +60,15 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", strconv.Itoa(2))
 		answer(w, http.StatusServiceUnavailable, id, api.Envelope{Error: &e})
 	}
+}
+
+// pass chooses by the host of a request who answers it.
+func (d *door) pass(a *httpapi.API, w http.ResponseWriter, r *http.Request) {
+	if d.gateway != nil && d.gateway.Owns(r.Host) {
+		d.gateway.ServeHTTP(w, r)
+		return
+	}
+	a.ServeHTTP(w, r)
 }
 
 func answer(w http.ResponseWriter, status int, id string, v any) {

@@ -39,7 +39,7 @@ func TestDoor(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &env); err != nil || w.Code != 503 || env.Error.Code != api.CodeCapacity || env.Error.RequestID == "" {
 		t.Errorf("stopping: %d %s", w.Code, w.Body)
 	}
-	d.open(httpapi.New(httpapi.Deps{Version: api.Version{Version: "v"}, Log: slog.New(slog.DiscardHandler)}))
+	d.open(httpapi.New(httpapi.Deps{Version: api.Version{Version: "v"}, Log: slog.New(slog.DiscardHandler)}), nil)
 	if w := <-waited; w.Code != 200 || !strings.Contains(w.Body.String(), `"version":"v"`) {
 		t.Errorf("waited: %d %s", w.Code, w.Body)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/auth"
 	"github.com/pandastack/pandastack/internal/control"
+	"github.com/pandastack/pandastack/internal/gateway"
 	"github.com/pandastack/pandastack/internal/host"
 	"github.com/pandastack/pandastack/internal/httpapi"
 	"github.com/pandastack/pandastack/internal/store"
@@ -55,7 +56,7 @@ func run(ctx context.Context, cfg Config, check func() error, machine func(conte
 	}
 	err = s.open(ctx, machine)
 	if err == nil {
-		s.door.open(s.api)
+		s.door.open(s.api, s.gateway)
 		s.log.Info("serving", "addr", s.addr, "after_ms", time.Since(s.begun).Milliseconds())
 		err = s.wait(ctx)
 	}
@@ -77,9 +78,18 @@ type server struct {
 	store   *store.Store
 	api     *httpapi.API
 	machine *task
+	ssh     *task
 	keys    *task
 	control *task
 	failed  chan *task // parts that ended by themselves
+
+	sshListener net.Listener // nil: SSH is not served
+
+	gateway     *gateway.Gateway
+	tlsListener net.Listener // nil: TLS is not served
+	https       *http.Server
+	servedTLS   *task
+	closeCerts  func()
 }
 
 // listen takes the address and answers /healthz before anything else is done.
@@ -93,21 +103,20 @@ func (s *server) listen(ctx context.Context) error {
 	s.door = newDoor()
 	base, hangUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.hangUp = hangUp
-	s.http = &http.Server{
-		Handler:           s.door,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
+	s.http = s.newHTTP(base)
 	s.served = s.start(ctx, "HTTP server", func(context.Context) error {
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
 	})
-	if err := writeState(s.cfg.DataDir, s.addr); err != nil {
+	if err := s.listenTLS(ctx); err != nil {
+		return errors.Join(err, s.close(ctx))
+	}
+	if err := s.listenSSH(ctx); err != nil {
+		return errors.Join(err, s.close(ctx))
+	}
+	if err := writeState(s.cfg.DataDir, s.addr, s.sshAddr()); err != nil {
 		return errors.Join(err, s.close(ctx))
 	}
 	s.log.Info("listening", "addr", s.addr)
@@ -137,6 +146,10 @@ func (s *server) open(ctx context.Context, newMachine func(context.Context, Conf
 	if err != nil {
 		return err
 	}
+	hostKey, err := sshHostKey(ctx, s.store)
+	if err != nil {
+		return err
+	}
 	s.door.say("preparing the host")
 	machine, err := newMachine(ctx, s.cfg)
 	if err != nil {
@@ -146,14 +159,23 @@ func (s *server) open(ctx context.Context, newMachine func(context.Context, Conf
 		Store: s.store, Host: machine, Log: s.log, Limits: s.cfg.Limits,
 		Woken: func(b api.Sandbox) { s.api.Woken(b) }, // which is there before the first request
 	})
+	signer, err := gateway.NewSigner(secret)
+	if err != nil {
+		return err
+	}
+	if err := s.newGateway(service, signer); err != nil {
+		return err
+	}
 	s.api = httpapi.New(httpapi.Deps{
-		Control: service, Keys: keys, Log: s.log, Version: Version(), Registry: s.cfg.Registry, SignSecret: secret,
+		Previews: s.previewAddress(), Signer: signer,
+		Control: service, Keys: keys, Log: s.log, Version: Version(), Registry: s.cfg.Registry, SignSecret: secret, Origins: s.cfg.CORSOrigins, SSH: s.sshInfo(hostKey),
 		States: func(ctx context.Context) (map[string]int, error) { return countStates(ctx, machine) },
 	})
 	s.machine = s.start(ctx, "host", machine.Run)
 	s.keys = s.start(ctx, "keys", keys.Run)
 	s.control = s.start(ctx, "control plane", service.Run)
-	return nil
+	s.serveSSH(ctx, service, hostKey)
+	return s.serveTLS(ctx, service)
 }
 
 // wait returns when ctx ends, or with the error of a part that ended.
@@ -174,6 +196,7 @@ func (s *server) wait(ctx context.Context) error {
 // close ends the parts in order: no new requests, the ones under way, streams
 // after the grace, then what requests use, and the store last.
 func (s *server) close(ctx context.Context) error {
+	s.endSSH()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Grace)
 	defer cancel()
 	late := context.AfterFunc(grace, func() { s.hangUp(errStopping()) })
@@ -182,13 +205,11 @@ func (s *server) close(ctx context.Context) error {
 	}
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Grace+hangUpTime)
 	defer cancelLast()
-	if err := s.http.Shutdown(last); err != nil {
-		_ = s.http.Close() // the connections that are left; each has had its time
-	}
+	s.shutdown(last)
 	if s.api != nil { // WebSockets are not the HTTP server's any more
-		if s.api.Wait(grace) != nil {
+		if s.api.Wait(grace) != nil || s.gateway.Wait(grace) != nil {
 			s.hangUp(errStopping())
-			if err := s.api.Wait(last); err != nil {
+			if err := errors.Join(s.api.Wait(last), s.gateway.Wait(last)); err != nil {
 				s.log.Error("requests did not end", "error", err)
 			}
 		}
@@ -196,7 +217,7 @@ func (s *server) close(ctx context.Context) error {
 	}
 	late()
 	s.hangUp(errStopping())
-	errs := []error{s.served.stop(), s.control.stop(), s.keys.stop(), s.machine.stop()}
+	errs := []error{s.served.stop(), s.closeTLS(), s.closeSSH(), s.control.stop(), s.keys.stop(), s.machine.stop()}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}

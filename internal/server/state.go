@@ -12,16 +12,17 @@ import (
 
 // state is what server.json says of a server that runs.
 type state struct {
-	Addr string `json:"addr"`
-	PID  int    `json:"pid"`
+	Addr    string `json:"addr"`
+	SSHAddr string `json:"ssh_addr,omitempty"`
+	PID     int    `json:"pid"`
 }
 
 func statePath(dir string) string { return filepath.Join(dir, "server.json") }
 
 // writeState tells other programs where the server is. The file is whole or
 // not there.
-func writeState(dir, addr string) error {
-	data, err := json.Marshal(state{Addr: addr, PID: os.Getpid()})
+func writeState(dir, addr, sshAddr string) error {
+	data, err := json.Marshal(state{Addr: addr, SSHAddr: sshAddr, PID: os.Getpid()})
 	if err != nil {
 		return err
 	}
