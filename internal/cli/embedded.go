@@ -9,6 +9,13 @@ import (
 	"github.com/pandastack/pandastack/internal/server"
 )
 
+// setting is text of a configuration that a flag sets.
+type setting struct {
+	to   *string
+	flag string
+	v    string
+}
+
 // config makes the server's configuration: flags that were given, else the
 // environment, else the server's defaults.
 func (o *serverOptions) config(cmd *cobra.Command, a *app) (server.Config, error) {
@@ -16,17 +23,14 @@ func (o *serverOptions) config(cmd *cobra.Command, a *app) (server.Config, error
 	if err != nil {
 		return c, err
 	}
-	for _, f := range []struct {
-		to   *string
-		flag string
-		v    string
-	}{
+	for _, f := range append(previewSettings(&c.Previews, &o.previews), []setting{
 		{&c.DataDir, "data-dir", o.dataDir}, {&c.Listen, "listen", o.listen},
 		{&c.DatabaseURL, "database", o.database}, {&c.Driver, "driver", o.driver},
 		{&c.Mirror, "mirror", o.mirror}, {&c.ImageCache, "image-cache", o.imageCache},
 		{&c.NetworkPrefix, "network", o.network},
 		{&c.Blobs, "blobs", o.blobs}, {&c.SnapshotKeyFile, "snapshot-key-file", o.snapshotKey},
-	} {
+		{&c.SSHListen, "ssh-listen", o.sshListen}, {&c.SSHHost, "ssh-host", o.sshHost},
+	}...) {
 		if given := cmd.Flags().Lookup(f.flag); f.v != "" && (*f.to == "" || given == nil || given.Changed) {
 			*f.to = f.v
 		}
@@ -36,6 +40,12 @@ func (o *serverOptions) config(cmd *cobra.Command, a *app) (server.Config, error
 	}
 	if o.snapshotCache > 0 {
 		c.SnapshotCacheMB = o.snapshotCache
+	}
+	if o.corsOrigins != "" {
+		c.CORSOrigins = server.Origins(o.corsOrigins)
+	}
+	if len(o.networkPass) > 0 {
+		c.NetworkPass = o.networkPass
 	}
 	if c.Images, err = o.imagePaths(cmd); err != nil {
 		return c, err

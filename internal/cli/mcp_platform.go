@@ -146,3 +146,52 @@ func mcpCommand(ctx context.Context, sb *client.Sandbox, req api.Exec) (*client.
 	}
 	return cmd, nil
 }
+
+func (p mcpPlatform) RunCode(ctx context.Context, id string, req api.RunCode, event func(api.CodeEvent) error) error {
+	o := client.CodeOptions{Language: req.Language, Context: req.ContextID, Env: req.Env, Timeout: time.Duration(req.TimeoutMS) * time.Millisecond}
+	for e, err := range p.c.Sandboxes.Handle(id).StreamCode(ctx, req.Code, o) {
+		if err == nil {
+			err = event(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p mcpPlatform) Contexts(ctx context.Context, id string) ([]api.CodeContext, error) {
+	return p.c.Sandboxes.Handle(id).Contexts(ctx)
+}
+
+func (p mcpPlatform) CreateContext(ctx context.Context, id string, req api.CreateContext) (api.CodeContext, error) {
+	x, err := p.c.Sandboxes.Handle(id).CreateContext(ctx, req)
+	if err != nil {
+		return api.CodeContext{}, err
+	}
+	return *x, nil
+}
+
+func (p mcpPlatform) DeleteContext(ctx context.Context, id, name string) error {
+	return p.c.Sandboxes.Handle(id).DeleteContext(ctx, name)
+}
+
+func (p mcpPlatform) Processes(ctx context.Context, id string, all bool) ([]api.Process, error) {
+	return p.c.Sandboxes.Handle(id).Processes(ctx, all)
+}
+
+func (p mcpPlatform) Kill(ctx context.Context, id, name string) error {
+	return p.c.Sandboxes.Handle(id).Tagged(name).Kill(ctx)
+}
+
+func (p mcpPlatform) Ports(ctx context.Context, id string) ([]api.Port, error) {
+	return p.c.Sandboxes.Handle(id).Ports(ctx)
+}
+
+func (p mcpPlatform) Preview(ctx context.Context, id string, port int) (api.Preview, error) {
+	return p.c.Sandboxes.Handle(id).Preview(ctx, port)
+}
+
+func (p mcpPlatform) SignPreview(ctx context.Context, id string, req api.PreviewRequest) (api.PreviewURL, error) {
+	return p.c.Sandboxes.Handle(id).SignedPreviewURL(ctx, req.Port, time.Duration(req.TTLSeconds)*time.Second)
+}

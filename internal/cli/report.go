@@ -55,8 +55,10 @@ func (a *app) describe(ctx context.Context, err error) *api.Error {
 }
 
 // printable makes text from elsewhere safe for a terminal: control characters,
-// which can move the cursor or recolour what follows, are shown instead.
+// which can move the cursor or recolour what follows, are shown instead, and so
+// are bytes that are no text.
 func printable(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
 	clean := func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 }
 	if !strings.ContainsFunc(s, clean) {
 		return s

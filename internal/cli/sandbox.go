@@ -19,12 +19,13 @@ func newSandbox(a *app) *cobra.Command {
   pandastack sandbox exec $id -- python3 -c 'print(6*7)'
   pandastack sandbox delete $id`
 	cmd.AddCommand(
-		newSandboxCreate(a), newSandboxList(a), newSandboxGet(a), newSandboxExec(a), newSandboxShell(a), newSandboxRunCode(a),
+		newSandboxCreate(a), newSandboxList(a), newSandboxGet(a), newSandboxExec(a), newSandboxShell(a), newSandboxSSH(a), newSandboxRunCode(a),
 		newSandboxCp(a), newSandboxLogs(a), newSandboxEvents(a), newSandboxMetrics(a),
 		newSandboxPause(a), newSandboxResume(a), newSandboxHibernate(a), newSandboxWake(a),
 		newSandboxSetIdle(a), newSandboxSetTTL(a), newSandboxSnapshot(a), newSandboxFork(a),
 		newSandboxTree(a), newSandboxPromote(a), newSandboxCheckpoint(a), newSandboxCheckpoints(a),
-		newSandboxRestore(a), newSandboxDelete(a),
+		newSandboxRestore(a), newSandboxPorts(a), newSandboxPreviewURL(a), newSandboxDelete(a), newSandboxDeleteCheckpoint(a), newSandboxLifecycle(a),
+		newSandboxFS(a), newSandboxGit(a), newSandboxProcess(a), newSandboxContext(a), newSandboxLSP(a), newSandboxNetwork(a),
 	)
 	return cmd
 }
@@ -95,16 +96,22 @@ func (a *app) each(ctx context.Context, ids []string, do func(*client.Sandbox) e
 	return a.eachNamed(ctx, ids, func(id string) error { return do(c.Sandboxes.Handle(id)) })
 }
 
-// eachNamed does something to everything named, and goes on after a failure. It
-// prints the id of each that worked, and gives the first error.
+// eachNamed does something to everything named, as eachOf does.
 func (a *app) eachNamed(ctx context.Context, ids []string, do func(id string) error) error {
+	return a.eachOf(ctx, "id", ids, do)
+}
+
+// eachOf does something to everything named, and goes on after a failure. It
+// prints the name of each that worked, in JSON under a key, and gives the first
+// error.
+func (a *app) eachOf(ctx context.Context, key string, names []string, do func(name string) error) error {
 	var first error
-	for _, id := range ids {
-		err := do(id)
+	for _, name := range names {
+		err := do(name)
 		if err == nil && a.output == "json" {
-			err = a.printJSONLine(map[string]string{"id": id})
+			err = a.printJSONLine(map[string]string{key: name})
 		} else if err == nil {
-			_, err = fmt.Fprintln(a.stdout, id)
+			_, err = fmt.Fprintln(a.stdout, name)
 		}
 		switch {
 		case err != nil && first == nil:

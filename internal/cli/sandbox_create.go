@@ -22,6 +22,7 @@ type createOptions struct {
 	metadata   []string
 	snapshot   string
 	idle       duration
+	network    networkFlags
 }
 
 func newSandboxCreate(a *app) *cobra.Command {
@@ -40,6 +41,7 @@ A sandbox from a snapshot has the snapshot's template, driver and disk.`,
   pandastack sandbox create --template base --ttl 15m --memory-mb 1024 --env MODE=test
   pandastack sandbox create --persistent --idle-timeout 10m
   pandastack sandbox create --from-snapshot warm
+  pandastack sandbox create --allow pypi.org --allow '*.pythonhosted.org'
   pandastack sandbox create -o json | jq .boot_ms`,
 		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSandboxCreate(cmd, a, o) },
@@ -62,6 +64,7 @@ func (o *createOptions) addFlags(cmd *cobra.Command) {
 	f.Float64Var(&o.cpu, "cpu", 0, "CPUs (default: the template's)")
 	f.IntVar(&o.memoryMB, "memory-mb", 0, "memory limit in MiB (default: the template's)")
 	f.IntVar(&o.diskMB, "disk-mb", 0, "writable disk in MiB (default: the template's)")
+	o.network.add(cmd)
 	f.StringArrayVarP(&o.env, "env", "e", nil, "environment as KEY=VALUE, or KEY to pass on this shell's; may be repeated")
 }
 
@@ -78,6 +81,7 @@ func (o *createOptions) request(cmd *cobra.Command, a *app) (api.CreateSandbox, 
 	in := api.CreateSandbox{
 		Template: o.template, Driver: o.driver, Persistent: o.persistent, FromSnapshot: o.snapshot, IdleTimeout: o.idle.seconds(),
 		CPU: o.cpu, MemoryMB: o.memoryMB, DiskMB: o.diskMB, Env: env, Metadata: metadata,
+		Network: o.network.value(cmd),
 	}
 	if o.snapshot != "" && !cmd.Flags().Changed("template") {
 		in.Template = ""

@@ -20,10 +20,15 @@ type serverOptions struct {
 	mirror        string
 	imageCache    string
 	network       string
+	networkPass   []string
 	shells        int
 	blobs         string
 	snapshotKey   string
 	snapshotCache int // MB
+	corsOrigins   string
+	previews      server.Previews
+	sshListen     string
+	sshHost       string
 	logLevel      string
 	logFormat     string
 }
@@ -43,8 +48,13 @@ with them.
 
 Flags that are not given come from PANDASTACK_DATA_DIR, PANDASTACK_LISTEN,
 PANDASTACK_DATABASE_URL, PANDASTACK_DRIVER, PANDASTACK_MIRROR,
-PANDASTACK_IMAGE_CACHE, PANDASTACK_NETWORK_PREFIX, PANDASTACK_SHELLS,
-PANDASTACK_BLOBS, PANDASTACK_SNAPSHOT_KEY_FILE and PANDASTACK_SNAPSHOT_CACHE_MB.
+PANDASTACK_IMAGE_CACHE, PANDASTACK_NETWORK_PREFIX, PANDASTACK_NETWORK_PASS,
+PANDASTACK_SHELLS,
+PANDASTACK_BLOBS, PANDASTACK_SNAPSHOT_KEY_FILE, PANDASTACK_SNAPSHOT_CACHE_MB,
+PANDASTACK_CORS_ORIGINS, PANDASTACK_SSH_LISTEN, PANDASTACK_SSH_HOST,
+PANDASTACK_PREVIEW_DOMAIN, PANDASTACK_TLS_LISTEN, PANDASTACK_TLS_CERT,
+PANDASTACK_TLS_KEY, PANDASTACK_ACME_EMAIL, PANDASTACK_ACME_CA,
+PANDASTACK_ACME_ROOT and PANDASTACK_TRUSTED_PROXIES.
 The keys of an S3 store are PANDASTACK_BLOBS_ACCESS_KEY and
 PANDASTACK_BLOBS_SECRET_KEY.`,
 		Example: `  sudo pandastack server
@@ -62,6 +72,10 @@ PANDASTACK_BLOBS_SECRET_KEY.`,
 	f.StringVar(&o.blobs, "blobs", "", "where packed snapshots go: a directory, or s3://bucket/prefix?endpoint=URL&region=NAME (default: blobs in the data directory)")
 	f.StringVar(&o.snapshotKey, "snapshot-key-file", "", "file with 32 bytes, or as many in hex, that packed snapshots are encrypted with (default: they are not)")
 	f.IntVar(&o.snapshotCache, "snapshot-cache", 0, "MB of packed snapshots that are also kept unpacked (default 10240)")
+	f.StringVar(&o.corsOrigins, "cors-origins", "", "origins of web pages that may call the API from a browser, with commas between them; * is all (default: none)")
+	addPreviewFlags(cmd, &o.previews)
+	f.StringVar(&o.sshListen, "ssh-listen", "", "address to serve SSH on, such as 0.0.0.0:2222; port 0 takes a free one (default: SSH is not served)")
+	f.StringVar(&o.sshHost, "ssh-host", "", "name or address that people reach SSH by (default: that of --ssh-listen, or of the API)")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	return cmd
@@ -76,6 +90,7 @@ func (o *serverOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.mirror, "mirror", "", "package mirror that the base image is made from")
 	f.StringVar(&o.imageCache, "image-cache", "", "directory of images that servers share (default: in the data directory)")
 	f.StringVar(&o.network, "network", "", "IPv4 range of sandboxes (default 10.200.0.0/16)")
+	f.StringSliceVar(&o.networkPass, "network-pass", nil, "private IPv4 range that sandboxes may reach all the same; may be repeated (default: none)")
 	f.IntVar(&o.shells, "shells", -1, "empty runtimes started ahead; -1 lets the server choose")
 }
 

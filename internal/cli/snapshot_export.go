@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pandastack/pandastack/api"
-	"github.com/pandastack/pandastack/client"
 )
 
 type exportOptions struct {
@@ -55,7 +54,7 @@ func runSnapshotExport(ctx context.Context, a *app, o exportOptions, name string
 		}
 		return c.Snapshots.Export(ctx, name, bar.writer(a.stdout, name, -1))
 	}
-	n, err := exportFile(ctx, c, o, name, bar)
+	n, err := exportFile(o, func(w io.Writer) error { return c.Snapshots.Export(ctx, name, bar.writer(w, name, -1)) })
 	if err != nil {
 		return err
 	}
@@ -70,9 +69,9 @@ func runSnapshotExport(ctx context.Context, a *app, o exportOptions, name string
 	return err
 }
 
-// exportFile writes the snapshot under another name first, so that what has the
+// exportFile has a file written under another name first, so that what has the
 // name is whole, and gives its length.
-func exportFile(ctx context.Context, c *client.Client, o exportOptions, name string, bar *progress) (int64, error) {
+func exportFile(o exportOptions, write func(io.Writer) error) (int64, error) {
 	info, err := os.Stat(o.file)
 	switch {
 	case err == nil && info.IsDir():
@@ -83,7 +82,7 @@ func exportFile(ctx context.Context, c *client.Client, o exportOptions, name str
 			return 0, localError(err)
 		}
 		defer f.Close()
-		return exportTo(ctx, c, f, name, bar)
+		return exportTo(f, write)
 	case err == nil && !o.force:
 		return 0, fileExists(o.file)
 	}
@@ -93,7 +92,7 @@ func exportFile(ctx context.Context, c *client.Client, o exportOptions, name str
 		return 0, localError(err)
 	}
 	defer os.Remove(part) // it is not there any more when all went well
-	n, err := exportTo(ctx, c, f, name, bar)
+	n, err := exportTo(f, write)
 	if err == nil {
 		err = fileError(f.Sync())
 	}
@@ -133,10 +132,10 @@ func fileError(err error) error {
 	return localError(err)
 }
 
-// exportTo writes the snapshot to w and gives its length.
-func exportTo(ctx context.Context, c *client.Client, w io.Writer, name string, bar *progress) (int64, error) {
+// exportTo has w written and gives its length.
+func exportTo(w io.Writer, write func(io.Writer) error) (int64, error) {
 	counted := &countedWriter{w: w}
-	err := c.Snapshots.Export(ctx, name, bar.writer(counted, name, -1))
+	err := write(counted)
 	var local *fs.PathError
 	if errors.As(err, &local) {
 		return 0, localError(err)

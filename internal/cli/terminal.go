@@ -59,12 +59,7 @@ func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 // print writes a table on a terminal, tab-separated lines elsewhere.
 func (t *table) print(a *app) error {
 	if !isTerminal(a.stdout) {
-		for _, row := range t.rows {
-			if _, err := fmt.Fprintln(a.stdout, strings.Join(cleanCells(row), "\t")); err != nil {
-				return err
-			}
-		}
-		return nil
+		return a.printRows(t.rows...)
 	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -79,6 +74,16 @@ func (t *table) print(a *app) error {
 	head, body, _ := strings.Cut(b.String(), "\n")
 	_, err := fmt.Fprintf(a.stdout, "%s\n%s", a.paint(a.stdout, bold, head), body)
 	return err
+}
+
+// printRows writes tab-separated lines.
+func (a *app) printRows(rows ...[]string) error {
+	for _, row := range rows {
+		if _, err := fmt.Fprintln(a.stdout, strings.Join(cleanCells(row), "\t")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func cleanCells(row []string) []string {
@@ -101,7 +106,7 @@ func (f *fields) add(name, value string) {
 func (f fields) print(a *app) error {
 	if !isTerminal(a.stdout) {
 		for _, row := range f {
-			if _, err := fmt.Fprintln(a.stdout, strings.Join(cleanCells(row[:]), "\t")); err != nil {
+			if err := a.printRows(row[:]); err != nil {
 				return err
 			}
 		}
