@@ -17,7 +17,7 @@ import (
 type Result struct {
 	Scenario string             `json:"scenario"`
 	What     string             `json:"what"`
-	Unit     string             `json:"unit"` // ms, MB, MB/s, 1/s
+	Unit     string             `json:"unit"` // ms, MB, MB/s, 1/s, %
 	N        int                `json:"n"`
 	Errors   int                `json:"errors,omitempty"`
 	FirstErr string             `json:"first_error,omitempty"`
