@@ -25,6 +25,12 @@ python=$work/venv/bin/python
 mkdir "$work/package"
 cp -r sdk/python/{src,tests,tools,pyproject.toml,README.md,LICENSE} "$work/package/"
 "$python" -m pip install --quiet "$work/package[test]"
+# The SDKs of the agents in examples/python need Python 3.10.
+if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
+  "$python" -m pip install --quiet --requirement examples/python/requirements.txt
+else
+  echo "python: the examples of agents are left out: this Python is older than 3.10"
+fi
 
 cd sdk/python
 echo "python: $("$python" --version)"

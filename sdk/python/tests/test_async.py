@@ -110,6 +110,51 @@ def test_what_it_says(server: Server) -> None:
     run(server, work)
 
 
+def test_inside(server: Server, tmp_path: Path) -> None:
+    async def work(client: AsyncPandaStack, sandbox: AsyncSandbox) -> None:
+        heard: List[str] = []
+
+        async def hear(text: str) -> None:
+            await asyncio.sleep(0)
+            heard.append(text)
+
+        run = await sandbox.run_code("print('a')\n6 * 7", on_stdout=hear)
+        assert (run.text, run.stdout, heard) == ("42", "a\n", ["a\n"])
+        async with await sandbox.run_code_stream("1") as stream:
+            assert [e.type async for e in stream][-1] == "end"
+        context = await sandbox.contexts.create("bash")
+        assert (await sandbox.run_code("echo $((1 + 1))", context=context)).stdout == "2\n"
+
+        async with await sandbox.pty("read x; echo got $x") as terminal:
+            await terminal.send("it\n")
+            assert b"got it" in b"".join([data async for data in terminal]) and terminal.exit_code == 0
+            assert await terminal.wait() == 0
+
+        pid = await sandbox.processes.start("cat", keep_stdin=True)
+        await sandbox.processes.send_stdin(pid, pieces(), close=True)
+        async with await sandbox.processes.attach(pid) as output:
+            assert (await output.wait()).stdout == "ab"
+
+        fs = sandbox.filesystem
+        async with await fs.open("lines", "w") as file:
+            await file.write("1\n2\n")
+        async with await fs.open("lines") as file:
+            assert [line async for line in file] == ["1\n", "2\n"]
+        async with await fs.watch() as events:
+            await fs.append("lines", "3\n")
+            async for event in events:
+                if event.type == "write":
+                    break
+        assert await fs.download_archive(".", tmp_path / "home.tar.gz") > 0
+        assert [m.text for m in (await fs.search("2", "lines")).matches] == ["2"]
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"a"
+        yield b"b"
+
+    run(server, work)
+
+
 def test_default_client_of_each_loop(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PANDASTACK_API", server.url)
     monkeypatch.setenv("PANDASTACK_API_KEY", server.key)
@@ -122,6 +167,14 @@ def test_default_client_of_each_loop(server: Server, monkeypatch: pytest.MonkeyP
 
     asyncio.run(main())
     asyncio.run(main())
+
+
+def test_many_sandboxes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    from overhead import many
+
+    monkeypatch.setenv("PANDASTACK_API", server.url)
+    monkeypatch.setenv("PANDASTACK_API_KEY", server.key)
+    print(f"20 sandboxes took {asyncio.run(many(20)):.1f} s")
 
 
 def test_many_at_once(server: Server) -> None:

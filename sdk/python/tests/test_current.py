@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -65,21 +66,21 @@ def test_every_name_can_be_imported() -> None:
         pandastack.Nothing  # noqa: B018
 
 
+def test_versions_are_the_servers() -> None:
+    version = (REPOSITORY / "VERSION").read_text().strip()
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+    assert pandastack.__version__ == version
+    assert json.loads((REPOSITORY / "sdk" / "typescript" / "package.json").read_text())["version"] == version
+    assert "$(shell cat VERSION)" in (REPOSITORY / "Makefile").read_text()
+
+
 def test_both_surfaces_have_the_same_names() -> None:
-    from pandastack._async import client, filesystem, process, resources, sandbox, stream
+    from importlib import import_module
 
-    import pandastack._sync.client as s_client
-    import pandastack._sync.filesystem as s_filesystem
-    import pandastack._sync.process as s_process
-    import pandastack._sync.resources as s_resources
-    import pandastack._sync.sandbox as s_sandbox
-    import pandastack._sync.stream as s_stream
-
-    pairs = [
-        (client, s_client), (filesystem, s_filesystem), (process, s_process), (resources, s_resources),
-        (sandbox, s_sandbox), (stream, s_stream),
-    ]
-    for ours, theirs in pairs:
+    modules = [path.stem for path in (PACKAGE / "src" / "pandastack" / "_async").glob("[a-z]*.py")]
+    assert {"client", "sandbox", "filesystem", "git"} <= set(modules)
+    for module in modules:
+        ours, theirs = (import_module(f"pandastack.{side}.{module}") for side in ("_async", "_sync"))
         for name in vars(ours):
             if name.startswith("Async") and name not in ("AsyncIterator", "AsyncIterable"):
                 a, b = getattr(ours, name), getattr(theirs, name[len("Async") :])
@@ -111,31 +112,6 @@ def test_import_time() -> None:
 
 def test_overhead_of_exec() -> None:
     """What the package adds to the same call made with httpx, on the processor."""
-    import time
-
-    import httpx
-
-    body = b'{"stdout":"hello\\n","stderr":"","exit_code":0,"duration_ms":1.5}'
-
-    def answer(_: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, content=body, headers={"Content-Type": "application/json"})
-
-    transport = httpx.MockTransport(answer)
-    client = pandastack.PandaStack(api_url="http://server", api_key="pds_x", transport=transport)
-    sandbox = client.sandboxes._handle("x")
-    raw = httpx.Client(transport=transport, trust_env=False)
-
-    def time_of(n: int, ours: bool) -> float:
-        start = time.process_time()
-        for _ in range(n):
-            if ours:
-                assert sandbox.exec("echo hello").exit_code == 0
-            else:
-                answer = raw.post("http://server/v1/sandboxes/x/exec", json={"cmd": "echo hello"})
-                assert answer.json()["exit_code"] == 0
-        return (time.process_time() - start) / n
-
-    time_of(50, True), time_of(50, False)
-    overhead = min(time_of(100, True) for _ in range(5)) - min(time_of(100, False) for _ in range(5))
+    overhead = float(_child("import runpy; m = runpy.run_path(%r); print(m['on_the_processor']())" % str(PACKAGE / "tests" / "overhead.py")))
     print(f"exec adds {overhead * 1e6:.0f} microseconds")
     assert overhead < 0.0005

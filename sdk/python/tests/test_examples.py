@@ -54,6 +54,37 @@ def test_seed_003(with_template: Server) -> None:
             sandbox.kill()
 
 
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="the agent SDKs need Python 3.10")
+@pytest.mark.parametrize(
+    "name, said", [("openai_agents", "25\n\n[exit code 0]"), ("langchain_agent", "from the shell 25"), ("claude_agent", "25")]
+)
+def test_agents(name: str, said: str, server: Server, tmp_path: Path) -> None:
+    """Each agent works in a real sandbox, with a model that follows a script and no network."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PANDASTACK_API": server.url,
+        "PANDASTACK_API_KEY": server.key,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LANGSMITH_TRACING": "false",
+        # Of the Claude Agent SDK: nothing of this machine's user, and no calls but those for the model.
+        "ANTHROPIC_API_KEY": "none",
+        "CLAUDE_CONFIG_DIR": str(tmp_path / "claude"),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+    if "PYTHONPATH" in os.environ:
+        environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    script = Path(__file__).with_name("agents") / f"{name}_fake.py"
+    command = [sys.executable, str(script), str(EXAMPLES)]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout, done.stdout
+    with server.client() as client:
+        example = name.replace("_", "-").replace("langchain-agent", "langchain")
+        assert client.sandboxes.list(metadata={"example": example}) == []
+    assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) < 60
+
+
 def test_readme(server: Server) -> None:
     """The first program of the README, as a reader would paste it."""
     text = (REPOSITORY / "sdk" / "python" / "README.md").read_text()
@@ -61,3 +92,11 @@ def test_readme(server: Server) -> None:
     environment = {**os.environ, "PANDASTACK_API": server.url, "PANDASTACK_API_KEY": server.key}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("42\n\nhello\n", "")
+
+
+def test_readme_is_python() -> None:
+    text = (REPOSITORY / "sdk" / "python" / "README.md").read_text()
+    programs = [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    assert len(programs) > 5
+    for program in programs:
+        compile(program, "README.md", "exec")

@@ -53,7 +53,13 @@ class Fake:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            def get_request(self) -> Any:
+                fake.connections += 1
+                return super().get_request()
+
+        self.connections = 0
+        self.http = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.http.server_port}"
 
     def json(self, value: Any, status: int = 200, **headers: str) -> None:
@@ -67,7 +73,7 @@ class Fake:
 @pytest.fixture
 def fake() -> Iterator[Fake]:
     server = Fake()
-    thread = threading.Thread(target=server.http.serve_forever)
+    thread = threading.Thread(target=server.http.serve_forever, args=(0.02,))
     thread.start()
     yield server
     server.http.shutdown()
@@ -233,6 +239,91 @@ def test_bodies_that_are_sent(fake: Fake, client: PandaStack) -> None:
     assert fake.headers[0]["Authorization"] == "Bearer pds_x"
     assert fake.headers[0]["User-Agent"].startswith("pandastack-python/")
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s: s.run_code(7),
+        lambda s: s.run_code("1", "python", context="x"),
+        lambda s: s.run_code("1", timeout_seconds=0),
+        lambda s: s.run_code("1", on_stdout=7),
+        lambda s: s.run_code("1", context=".."),
+        lambda s: s.pty(rows=0),
+        lambda s: s.pty(cols=70_000),
+        lambda s: s.pty(["bash"]),
+        lambda s: s.processes.kill(0),
+        lambda s: s.processes.kill(""),
+        lambda s: s.processes.signal(1, 0),
+        lambda s: s.processes.start("a", tag=1),
+        lambda s: s.processes.send_stdin(1, 7),
+        lambda s: s.filesystem.read("a", offset=-1),
+        lambda s: s.filesystem.read("a", length=0),
+        lambda s: s.filesystem.write("a", "b", atomic=1),
+        lambda s: s.filesystem.open("a", "x"),
+        lambda s: s.filesystem.chown("a"),
+        lambda s: s.filesystem.glob(""),
+        lambda s: s.filesystem.search("a", include="*.py"),
+        lambda s: s.filesystem.signed_url("a", "delete"),
+        lambda s: s.filesystem.upload_archive(b"x", "a"),
+        lambda s: s.git.clone(""),
+        lambda s: s.git.add("a"),
+        lambda s: s.git.commit("m", all=1),
+        lambda s: s.git.pull(timeout_seconds=-1),
+        lambda s: s.lsp(""),
+        lambda s: s.metrics_series(0),
+        lambda s: s.preview_url(0),
+        lambda s: s.signed_preview_url(65536),
+        lambda s: s.ports.expose(80, "open"),
+        lambda s: s.network.set(allow="pypi.org"),
+        lambda s: s.network.set(7),
+    ],
+)
+def test_wrong_arguments_inside(call: Callable[[Any], Any], fake: Fake, client: PandaStack) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        call(client.sandboxes._handle("x"))
+    assert fake.asked == []
+
+
+def test_forms_of_requests_inside(fake: Fake, client: PandaStack) -> None:
+    fake.error("sandbox.invalid_state", 409)
+    sandbox = client.sandboxes._handle("x")
+    calls: List[Callable[[], Any]] = [
+        lambda: sandbox.run_code("1", timeout_seconds=0.5),
+        lambda: sandbox.run_code("1", context=pandastack.CodeContext("c", "python", "/")),
+        lambda: sandbox.processes.signal("tag", 15),
+        lambda: sandbox.filesystem.chmod("a", 0o644),
+        lambda: sandbox.filesystem.chown("a", 1000, "staff"),
+        lambda: sandbox.git.push(auth=pandastack.GitAuth("t", host="h")),
+        lambda: sandbox.git.pull(auth="t"),
+        lambda: client.sandboxes.create(network=pandastack.Network(internet=False), networks=["n"]),
+        lambda: client.ssh_keys.delete("SHA256:a+b/c"),
+    ]
+    for call in calls:
+        with pytest.raises(errors.ConflictError):
+            call()
+    assert [json.loads(body) for _, _, body in fake.asked if body] == [
+        {"code": "1", "timeout_ms": 500},
+        {"code": "1", "context_id": "c"},
+        {"signal": 15, "tree": False},
+        {"path": "a", "mode": "0644", "recursive": False},
+        {"path": "a", "recursive": False, "owner": "1000", "group": "staff"},
+        {"force": False, "set_upstream": False, "auth": {"password": "t", "host": "h"}},
+        {"rebase": False, "auth": {"password": "t"}},
+        {"network": {"allow": [], "deny": [], "internet": False, "join": ["n"]}},
+    ]
+    assert fake.asked[-1][1] == "/v1/ssh-keys/SHA256%3Aa-b_c"
+    with pytest.raises(errors.ConflictError):
+        sandbox.filesystem.read("a", offset=2, length=3)
+    assert fake.headers[-1]["Range"] == "bytes=2-4"
+
+
+def test_why_a_websocket_was_closed() -> None:
+    from pandastack._core import close_error
+
+    e = close_error(1008, "sandbox.died: the server ended")
+    assert isinstance(e, errors.ConflictError) and e.message == "the server ended"
+    assert isinstance(close_error(1008, "internal: no"), errors.ServerError)
+    assert close_error(1000, "exit 0") is None and close_error(1008, "what is this: x") is None
+
 
 # Servers that are none
 
@@ -390,6 +481,30 @@ def test_tries_end(fake: Fake) -> None:
     with PandaStack("pds_x", api_url=fake.url, retries=1) as client, pytest.raises(errors.CapacityError):
         client.me()
     assert len(fake.asked) == 2
+
+
+def test_one_pool(fake: Fake) -> None:
+    fake.json(ME)
+    with PandaStack("pds_x", api_url=fake.url) as client:
+        for _ in range(5):
+            client.me()
+        assert fake.connections == 1
+        threads = [threading.Thread(target=client.me) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(fake.asked) == 13 and fake.connections <= 9
+    with pytest.raises(RuntimeError, match="closed"):
+        client.me()
+
+    async def run() -> None:
+        async with AsyncPandaStack("pds_x", api_url=fake.url) as ac:
+            await ac.me()
+        with pytest.raises(RuntimeError, match="closed"):
+            await ac.me()
+
+    asyncio.run(run())
 
 
 def test_proxy_of_the_environment(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

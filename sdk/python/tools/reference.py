@@ -17,16 +17,26 @@ PACKAGE = Path(__file__).resolve().parents[1]
 TARGET = PACKAGE.parents[1] / "docs" / "reference" / "python.md"
 sys.path.insert(0, str(PACKAGE / "src"))
 
-SURFACE = ["PandaStack", "Sandboxes", "Sandbox", "Filesystem", "Process", "ExecStream", "Stream", "ForkTree", "Snapshots", "Templates", "Tokens"]
+SURFACE = [
+    "PandaStack", "Sandboxes", "Sandbox", "Filesystem", "File", "Process", "Processes", "ExecStream", "Stream", "Terminal",
+    "Contexts", "CodeStream", "Git", "LanguageServer", "ForkTree", "SandboxNetwork", "Ports", "Networks",
+    "Snapshots", "Templates", "Tokens", "SSHKeys",
+]
 ERRORS = [
     "PandastackError", "AuthError", "NotFoundError", "BadRequestError", "ConflictError", "QuotaError", "CapacityError",
     "TimeoutError", "ServerError", "APIConnectionError",
 ]
 MODELS = [
-    "ExecResult", "Output", "FileInfo", "SandboxRecord", "Lifecycle", "IdlePolicy", "CheckpointPolicy", "Snapshot",
-    "Timeline", "Promoted", "Tree", "TreeNode", "Metrics", "Event", "LogLine", "Template", "Me", "Token", "NewToken",
+    "ExecResult", "Output", "ProcessInfo", "CodeRun", "CodeOutput", "CodeError", "CodeEvent", "CodeContext", "FileInfo",
+    "FileEvent", "GlobResult", "SearchResult", "SearchMatch", "ReplaceResult", "ReplacedFile", "Extracted", "SignedFile",
+    "GitStatus", "GitFile", "GitCommit", "GitBranch", "GitPatch", "GitAuth", "LSPLanguage", "LSPServer", "SandboxRecord", "Lifecycle", "IdlePolicy", "CheckpointPolicy", "Snapshot",
+    "Timeline", "Promoted", "Tree", "TreeNode", "Metrics", "MetricsSeries", "MetricsSample", "Event", "LogLine", "Network", "NetworkGroup",
+    "NetworkMember", "ConnectionLog", "Connection", "Port", "PreviewURL", "SSHInfo", "SSHKey", "Template", "Me", "Token", "NewToken",
     "Version", "Health", "Step", "VolumeMount",
 ]
+
+# Methods that only the package itself calls.
+INTERNAL = {("Process", "start"), ("File", "start")}
 
 INTRODUCTION = """# Python reference
 
@@ -92,7 +102,7 @@ def methods(cls: type) -> list[str]:
         if base.__module__.startswith("pandastack") and base.__name__ != "SandboxFields":
             names.update(vars(base))
     for name, value in names.items():
-        if name.startswith("_") or (cls.__name__ == "Process" and name == "start"):
+        if name.startswith("_") or (cls.__name__, name) in INTERNAL:
             continue
         if isinstance(value, property):
             out += [f"#### {name}", "", f"`{value.fget.__annotations__.get('return', '')}` {prose(value.__doc__)}", ""]
@@ -125,7 +135,9 @@ def model(cls: Any) -> list[str]:
     out = [f"### {cls.__name__}", "", doc[0], "", "| Field | Type | |", "| --- | --- | --- |"]
     for f in dataclasses.fields(cls):
         out.append(f"| `{f.name}` | `{f.type}` | {texts.get(f.name, '')} |")
-    return [*out, ""]
+    shown = [n for n in ("formats", "content") if hasattr(cls, n)]
+    more = [line for n in shown for line in (f"`{signature(getattr(cls, n))}`: {prose(getattr(cls, n).__doc__)}", "")]
+    return [*out, "", *more]
 
 
 def text() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, is_dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Union
 
 Command = Union[str, Sequence[str]]
@@ -83,6 +82,8 @@ def path(name: str, value: object) -> str:
 
 def policy(name: str, value: object) -> Dict[str, Any]:
     """A dataclass of the API, or the mapping it stands for."""
+    from dataclasses import asdict, is_dataclass
+
     if is_dataclass(value) and not isinstance(value, type):
         return {k: v for k, v in asdict(value).items() if v is not None}
     if isinstance(value, Mapping):
@@ -103,16 +104,16 @@ def command(cmd: object, args: object) -> Dict[str, Any]:
             raise ValueError("cmd is empty")
         if args is None:
             return {"cmd": cmd}
-        return {"cmd": cmd, "args": _words("args", args)}
+        return {"cmd": cmd, "args": words("args", args)}
     if isinstance(cmd, (bytes, bytearray)) or not isinstance(cmd, Sequence):
         raise TypeError(f"cmd is a str or a list of str, not {type(cmd).__name__}")
-    words = _words("cmd", cmd)
-    if not words or not words[0]:
+    line = words("cmd", cmd)
+    if not line or not line[0]:
         raise ValueError("cmd is empty")
-    return {"cmd": words + (_words("args", args) if args is not None else [])}
+    return {"cmd": line + (words("args", args) if args is not None else [])}
 
 
-def _words(name: str, value: object) -> List[str]:
+def words(name: str, value: object) -> List[str]:
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise TypeError(f"{name} is a list of str, not {type(value).__name__}")
     for v in value:
@@ -150,6 +151,27 @@ def run(
     return body
 
 
+def code(source: object, language: object, context: object, env: object, timeout_seconds: object) -> Dict[str, Any]:
+    """The body of a request to run code."""
+    body: Dict[str, Any] = {"code": text("code", source)}
+    if language is not None and context is not None:
+        raise ValueError("a context has its language; pass language or context")
+    if language is not None:
+        body["language"] = text("language", language, empty=False)
+    if context is not None:
+        body["context_id"] = identifier("context", context)
+    if env is not None:
+        body["env"] = labels("env", env)
+    if timeout_seconds is not None:
+        body["timeout_ms"] = max(1, round(number("timeout_seconds", timeout_seconds, above=True) * 1000))
+    return body
+
+
+def duration(name: str, value: object) -> str:
+    """Seconds, or text such as 15m that the server reads."""
+    return text(name, value, empty=False) if isinstance(value, str) else f"{number(name, value, above=True):g}s"
+
+
 def create(
     template: object,
     ttl_seconds: object,
@@ -166,6 +188,8 @@ def create(
     checkpoints: object,
     mounts: object,
     egress_mbps: object,
+    network: object,
+    networks: object,
 ) -> Dict[str, Any]:
     """The body of a request to create a sandbox."""
     body: Dict[str, Any] = {}
@@ -196,12 +220,17 @@ def create(
         body["checkpoints"] = policy("checkpoints", checkpoints)
     if mounts is not None:
         body["volumes"] = volumes(mounts)
+    if network is not None:
+        body["network"] = policy("network", network)
+    if networks is not None:
+        rules = body.setdefault("network", {})
+        rules["join"] = [*rules.get("join", []), *words("networks", networks)]
     return body
 
 
 def fork(metadata: object, env: object, ttl_seconds: object, persistent: object, cpu: object, memory_mb: object, checkpoint: object) -> Dict[str, Any]:
     """The body of a request to fork a sandbox."""
-    body = create(None, ttl_seconds, metadata, env, persistent, None, cpu, memory_mb, *(None,) * 7)
+    body = create(None, ttl_seconds, metadata, env, persistent, None, cpu, memory_mb, *(None,) * 9)
     if checkpoint is not None:
         body["checkpoint"] = identifier("checkpoint", checkpoint)
     return body

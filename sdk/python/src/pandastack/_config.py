@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 DEFAULT_URL = "http://127.0.0.1:8080"  # where `pandastack server` listens unless told otherwise
@@ -18,8 +17,7 @@ DEFAULT_TIMEOUT = 60.0
 DEFAULT_RETRIES = 2
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """All that a client was told, checked."""
 
     base_url: str

@@ -8,9 +8,7 @@ no connection could be made, so that nothing of it was sent.
 from __future__ import annotations
 
 import json
-import random
 import socket
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Mapping, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -44,19 +42,40 @@ SLOWER = 0.0  # a Request.timeout: SLOW_TIMEOUT, or the client's if that is long
 ENDLESS = -1.0  # a Request.timeout: the answer comes when it comes
 
 
-@dataclass
 class Request:
-    """One call of the API. path holds segments, not yet escaped."""
+    """One call of the API.
 
-    method: str
-    path: tuple[str, ...]
-    query: Mapping[str, Any] | None = None
-    json: Any = None
-    content: Any = None  # bytes, or an iterator that is asked once
-    length: int | None = None  # of an iterator, where it is known
-    accept: str = "application/json"
-    timeout: float | None = None  # seconds for the answer; None is the client's
-    key: str | None = None  # Idempotency-Key: the server does it once, however often it is sent
+    path holds segments, not yet escaped. content is bytes, or an iterator that
+    is asked once, and length its length where that is known; headers are more
+    of them. timeout is in seconds for the answer; None is the client's. key is
+    the Idempotency-Key: the server does it once, however often it is sent.
+    """
+
+    __slots__ = ("method", "path", "query", "json", "content", "length", "headers", "accept", "timeout", "key")
+
+    def __init__(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        query: Mapping[str, Any] | None = None,
+        json: Any = None,
+        content: Any = None,
+        length: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        accept: str = "application/json",
+        timeout: float | None = None,
+        key: str | None = None,
+    ) -> None:
+        self.method: str = method
+        self.path: tuple[str, ...] = path
+        self.query: Mapping[str, Any] | None = query
+        self.json: Any = json
+        self.content: Any = content
+        self.length: int | None = length
+        self.headers: Mapping[str, str] | None = headers
+        self.accept: str = accept
+        self.timeout: float | None = timeout
+        self.key: str | None = key
 
 
 class Once:
@@ -91,6 +110,8 @@ def headers_of(s: Settings, r: Request) -> dict[str, str]:
         )
     if r.key is not None:
         h["Idempotency-Key"] = r.key
+    if r.headers is not None:
+        h.update(r.headers)
     if r.json is not None:
         h["Content-Type"] = "application/json"
     elif r.content is not None:
@@ -216,12 +237,16 @@ def unknown_answer(s: Settings, response: httpx.Response | None = None) -> Panda
     )
 
 
-def cut_short() -> PandastackError:
-    return coded(
-        "client.server_unreachable",
-        "the server closed the connection before the command ended",
-        hint="The command may still have run; look at the sandbox's logs.",
-    )
+def cut_short(hint: str = "The command may still have run; look at the sandbox's logs.") -> PandastackError:
+    return coded("client.server_unreachable", "the server closed the connection before the command ended", hint=hint)
+
+
+def close_error(code: int | None, reason: str) -> PandastackError | None:
+    """The error with which a server closed a WebSocket: its reason is `code: message`."""
+    name, colon, message = reason.partition(": ")
+    if code in (None, 1000, 1001, 1005) or not colon or not name.replace(".", "").replace("_", "").isalpha():
+        return None
+    return coded(name, message)
 
 
 def decoded(s: Settings, response: httpx.Response, read: Callable[[Any], T]) -> T:
@@ -232,6 +257,12 @@ def decoded(s: Settings, response: httpx.Response, read: Callable[[Any], T]) -> 
         return read(json.loads(response.content))
     except (ValueError, TypeError, KeyError, AttributeError) as e:
         raise unknown_answer(s, response) from e
+
+
+def mcp_config(s: Settings, path: tuple[str, ...]) -> dict[str, Any]:
+    """What an MCP client needs to know to use the server."""
+    headers = {"Authorization": headers_of(s, Request("POST", ("v1",)))["Authorization"]}
+    return {"type": "http", "url": url_of(s, Request("POST", path)), "headers": headers}
 
 
 def is_kind(response: httpx.Response, kind: str) -> bool:
@@ -291,6 +322,8 @@ def wait_before_retry(
     s: Settings, r: Request, attempt: int, once: Once, failure: Exception, error: PandastackError
 ) -> float | None:
     """Seconds until the next try, or None where there is none."""
+    import random
+
     import httpx
 
     if attempt >= s.retries or error.code == "client.not_a_pandastack_server":

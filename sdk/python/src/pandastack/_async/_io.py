@@ -56,9 +56,9 @@ class Worker:
                 await self._task
 
 
-async def call(callback: Callable[[str], Any], text: str) -> None:
+async def call(callback: Callable[[Any], Any], value: Any) -> None:
     """Calls a callback, which may be a coroutine function."""
-    got = callback(text)
+    got = callback(value)
     if inspect.isawaitable(got):
         await got
 

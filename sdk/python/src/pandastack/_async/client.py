@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, List
 
-from .. import _config
+from .. import _config, _core
 from .._core import Request
-from .._generated.models import Health, Me, Version
+from .._lazy import models
 from ..errors import PandastackError
 from . import _io
-from .resources import AsyncSandboxes, AsyncSnapshots, AsyncTemplates, AsyncTokens
+from .resources import AsyncSandboxes, AsyncSnapshots, AsyncSSHKeys, AsyncTemplates, AsyncTokens
 from .transport import AsyncTransport
 
 if TYPE_CHECKING:
     import httpx
+
+    from .._generated.models import Health, LSPLanguage, Me, Version
+    from .network import AsyncNetworks
 
 
 class AsyncPandaStack:
@@ -57,6 +60,14 @@ class AsyncPandaStack:
         self.snapshots: AsyncSnapshots = AsyncSnapshots(transport)
         self.templates: AsyncTemplates = AsyncTemplates(transport)
         self.tokens: AsyncTokens = AsyncTokens(transport)
+        self.ssh_keys: AsyncSSHKeys = AsyncSSHKeys(transport)
+
+    @property
+    def networks(self) -> AsyncNetworks:
+        """Networks that link sandboxes."""
+        from .network import AsyncNetworks
+
+        return AsyncNetworks(self._transport)
 
     @property
     def base_url(self) -> str:
@@ -68,15 +79,15 @@ class AsyncPandaStack:
 
     async def me(self) -> Me:
         """Says who the key belongs to (AuthError)."""
-        return await self._transport.call(Request("GET", ("v1", "me")), Me.from_dict)
+        return await self._transport.call(Request("GET", ("v1", "me")), models.Me.from_dict)
 
     async def version(self) -> Version:
         """Says what the server runs. It needs no key."""
-        return await self._transport.call(Request("GET", ("version",)), Version.from_dict)
+        return await self._transport.call(Request("GET", ("version",)), models.Version.from_dict)
 
     async def health(self) -> Health:
         """Asks whether the server is up. It needs no key."""
-        return await self._transport.call(Request("GET", ("healthz",)), Health.from_dict)
+        return await self._transport.call(Request("GET", ("healthz",)), models.Health.from_dict)
 
     async def ready(self) -> Health:
         """Asks whether creates are fast. One that is not there yet answers with
@@ -84,11 +95,31 @@ class AsyncPandaStack:
         from .._core import decoded
 
         try:
-            return await self._transport.call(Request("GET", ("readyz",)), Health.from_dict)
+            return await self._transport.call(Request("GET", ("readyz",)), models.Health.from_dict)
         except PandastackError as e:
             if e.status_code != 503 or e.response is None or e.code != "client.not_a_pandastack_server":
                 raise
-            return decoded(self._transport.settings, e.response, Health.from_dict)
+            return decoded(self._transport.settings, e.response, models.Health.from_dict)
+
+    async def languages(self) -> List[str]:
+        """Gives the languages that run_code knows. A sandbox has those whose programs its template has."""
+        return (await self._transport.call(Request("GET", ("v1", "repl", "languages")), models.CodeLanguages.from_dict)).languages
+
+    async def lsp_languages(self) -> List[LSPLanguage]:
+        """Gives the languages for which there are language servers, and how to install those."""
+        request = Request("GET", ("v1", "lsp", "languages"))
+        return (await self._transport.call(request, models.LSPLanguageList.from_dict)).languages
+
+    async def prometheus_metrics(self) -> str:
+        """Gives the server's counters in the text form of Prometheus. It needs no key."""
+        response = await self._transport.send(Request("GET", ("metrics",), accept="text/plain"))
+        if not _core.is_kind(response, "text/plain"):
+            raise _core.not_a_server(self._transport.settings, response)
+        return response.content.decode("utf-8", "replace")
+
+    def mcp_config(self) -> dict[str, Any]:
+        """The entry for this server in the configuration of an MCP client. It has the key in it."""
+        return _core.mcp_config(self._transport.settings, ("mcp",))
 
     async def close(self) -> None:
         """Closes the connections. Calls after it fail."""

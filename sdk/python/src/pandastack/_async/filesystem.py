@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
-import tempfile
-from typing import IO, TYPE_CHECKING, Any, AsyncIterable, AsyncIterator, Iterable, List, Literal, Union, overload
+from typing import IO, TYPE_CHECKING, Any, AsyncIterable, AsyncIterator, Iterable, List, Literal, Sequence, Union, overload
 
 from .. import _check, _core
 from .._core import Request
@@ -14,7 +14,9 @@ from . import _io
 if TYPE_CHECKING:
     import httpx
 
-    from .._generated.models import FileInfo
+    from .._generated.models import Extracted, FileEvent, FileInfo, GlobResult, ReplaceResult, SearchResult, SignedFile
+    from .file import AsyncFile
+    from .stream import AsyncStream
     from .transport import AsyncTransport
 
     Data = Union[str, bytes, bytearray, memoryview, IO[bytes], IO[str], Iterable[bytes], AsyncIterable[bytes]]
@@ -41,24 +43,63 @@ class AsyncFilesystem:
             query["user"] = _check.text("user", user, empty=False)
         return Request(method, self._base + endpoint, query, **more)
 
-    @overload
-    async def read(self, path: str, *, format: Literal["text"] = "text", user: str | None = None) -> str: ...
+    def _operation(self, name: str, user: object, body: dict[str, Any], **more: Any) -> Request:
+        query = None if user is None else {"user": _check.text("user", user, empty=False)}
+        body = {k: v for k, v in body.items() if v is not None}
+        return Request("POST", (*self._base, name), query, json=body, **more)
 
     @overload
-    async def read(self, path: str, *, format: Literal["bytes"], user: str | None = None) -> bytes: ...
+    async def read(
+        self,
+        path: str,
+        *,
+        format: Literal["text"] = "text",
+        offset: int | None = None,
+        length: int | None = None,
+        user: str | None = None,
+    ) -> str: ...
 
     @overload
-    async def read(self, path: str, *, format: Literal["stream"], user: str | None = None) -> AsyncIterator[bytes]: ...
+    async def read(
+        self,
+        path: str,
+        *,
+        format: Literal["bytes"],
+        offset: int | None = None,
+        length: int | None = None,
+        user: str | None = None,
+    ) -> bytes: ...
 
-    async def read(self, path: str, *, format: str = "text", user: str | None = None) -> str | bytes | AsyncIterator[bytes]:
+    @overload
+    async def read(
+        self,
+        path: str,
+        *,
+        format: Literal["stream"],
+        offset: int | None = None,
+        length: int | None = None,
+        user: str | None = None,
+    ) -> AsyncIterator[bytes]: ...
+
+    async def read(
+        self,
+        path: str,
+        *,
+        format: str = "text",
+        offset: int | None = None,
+        length: int | None = None,
+        user: str | None = None,
+    ) -> str | bytes | AsyncIterator[bytes]:
         """Reads a file.
 
         format: "text" gives a str, and a ValueError if the file is not UTF-8;
         "bytes" gives bytes; "stream" gives an iterator of bytes for files that
         are too large for memory.
+        offset, length: only these bytes; fewer where the file ends before
+        (BadRequestError where it has none of them).
         """
         _check.choice("format", format, ("text", "bytes", "stream"))
-        request = self._request("GET", path, user, accept="*/*")
+        request = self._request("GET", path, user, accept="*/*", headers=_range(offset, length))
         if format == "stream":
             return self._transport.chunks(await self._transport.open(request))
         data = (await self._transport.send(request)).content
@@ -69,26 +110,59 @@ class AsyncFilesystem:
         except UnicodeDecodeError as e:
             raise ValueError(f"{path} is not UTF-8 text (byte {e.start}); read it with format='bytes'") from None
 
-    async def write(self, path: str, data: Data, *, user: str | None = None) -> FileInfo:
+    async def write(
+        self,
+        path: str,
+        data: Data,
+        *,
+        atomic: bool = False,
+        offset: int | None = None,
+        user: str | None = None,
+    ) -> FileInfo:
         """Makes or replaces a file, and the directories above it.
 
         data: str (written as UTF-8), bytes, a file object, or an iterable of
         bytes; the last two are streamed and may be of any length.
+        atomic: who reads the file sees the old bytes or all of the new ones.
+        offset: go on from this byte, which is no more than the size; what was
+        behind it is dropped, and what has come stays when it breaks off.
         """
         from .._generated.models import FileInfo
 
-        content: Any
-        length = None
-        if isinstance(data, str):
-            content = data.encode()
-        elif isinstance(data, (bytes, bytearray, memoryview)):
-            content = bytes(data)
-        elif _io.is_source(data):
-            content, length = data, _length(data)
-        else:
-            raise TypeError(f"data is str, bytes, a file or an iterable of bytes, not {type(data).__name__}")
+        content, length = body_of(data)
         request = self._request("PUT", path, user, content=content, length=length, timeout=_core.SLOWER)
+        query = dict(request.query or {})
+        if _check.truth("atomic", atomic):
+            query["atomic"] = "true"
+        if offset is not None:
+            query["offset"] = _check.whole("offset", offset)
+        request.query = query
         return await self._transport.call(request, FileInfo.from_dict)
+
+    async def append(self, path: str, data: Data, *, user: str | None = None) -> FileInfo:
+        """Puts data, as for write, at the end of a file, which is made if need be."""
+        from .._generated.models import FileInfo
+
+        content, length = body_of(data)
+        request = self._request("POST", path, user, "append", content=content, length=length, timeout=_core.SLOWER)
+        return await self._transport.call(request, FileInfo.from_dict)
+
+    @overload
+    async def open(self, path: str, mode: Literal["r", "w", "a"] = "r", *, user: str | None = None) -> AsyncFile[str]: ...
+
+    @overload
+    async def open(self, path: str, mode: Literal["rb", "wb", "ab"], *, user: str | None = None) -> AsyncFile[bytes]: ...
+
+    async def open(self, path: str, mode: str = "r", *, user: str | None = None) -> AsyncFile[str] | AsyncFile[bytes]:
+        """Opens a file, as the function of the same name does.
+
+        mode: r reads, w replaces, a goes on at the end; with b as bytes.
+        """
+        from .file import AsyncFile, checked_mode
+
+        file: AsyncFile[Any] = AsyncFile(self, path, checked_mode(mode), user)
+        await file.start()
+        return file
 
     async def upload(self, source: LocalPath | IO[bytes], path: str, *, user: str | None = None) -> FileInfo:
         """Copies a file of this machine, a path or a file object, into the sandbox."""
@@ -96,7 +170,7 @@ class AsyncFilesystem:
             if not hasattr(source, "read"):
                 raise TypeError(f"source is a path or a file, not {type(source).__name__}")
             return await self.write(path, source, user=user)
-        file = await _io.in_thread(open, source, "rb")
+        file = await _io.in_thread(io.open, source, "rb")
         try:
             return await self.write(path, file, user=user)
         finally:
@@ -153,14 +227,242 @@ class AsyncFilesystem:
         """Moves a file or directory."""
         from .._generated.models import FileInfo
 
-        request = self._request("POST", path, user, "move")
-        request.json = {"from": _check.path("path", path), "to": _check.path("to", to)}
-        request.query = {"user": user} if user is not None else None
-        return await self._transport.call(request, FileInfo.from_dict)
+        body = {"from": _check.path("path", path), "to": _check.path("to", to)}
+        return await self._transport.call(self._operation("move", user, body), FileInfo.from_dict)
+
+    async def move(self, path: str, to: str, *, user: str | None = None) -> FileInfo:
+        """Moves a file or directory, as rename."""
+        return await self.rename(path, to, user=user)
+
+    async def copy(self, path: str, to: str, *, overwrite: bool = False, user: str | None = None) -> int:
+        """Copies a file or a tree to a path of its own, and gives how many files and directories.
+
+        overwrite: replace files that are there (else ConflictError, file.exists).
+        """
+        body = {"from": _check.path("path", path), "to": _check.path("to", to), "overwrite": _check.truth("overwrite", overwrite)}
+        return await self._changed(self._operation("copy", user, body, timeout=_core.SLOWER))
+
+    async def chmod(self, path: str, mode: int | str, *, recursive: bool = False, user: str | None = None) -> int:
+        """Sets permissions, 0o755 or "0755", and gives how many files and directories have them."""
+        text = f"{_check.whole('mode', mode):04o}" if isinstance(mode, int) else _check.text("mode", mode)
+        body = {"path": _check.path("path", path), "mode": text, "recursive": _check.truth("recursive", recursive)}
+        return await self._changed(self._operation("chmod", user, body))
+
+    async def chown(
+        self,
+        path: str,
+        owner: str | int | None = None,
+        group: str | int | None = None,
+        *,
+        recursive: bool = False,
+        user: str | None = None,
+    ) -> int:
+        """Sets owner, group or both, by name or number, and gives how many files and directories have them."""
+        if owner is None and group is None:
+            raise ValueError("owner or group is needed")
+        body: dict[str, Any] = {"path": _check.path("path", path), "recursive": _check.truth("recursive", recursive)}
+        for name, value in (("owner", owner), ("group", group)):
+            if value is not None:
+                body[name] = str(_check.whole(name, value)) if isinstance(value, int) else _check.text(name, value)
+        return await self._changed(self._operation("chown", user, body))
+
+    async def _changed(self, request: Request) -> int:
+        from .._generated.models import Changed
+
+        return (await self._transport.call(request, Changed.from_dict)).count
+
+    async def symlink(self, target: str, path: str, *, user: str | None = None) -> None:
+        """Makes a symbolic link at path that says target, word for word."""
+        body = {"path": _check.path("path", path), "target": _check.path("target", target)}
+        await self._transport.do(self._operation("symlink", user, body))
+
+    async def readlink(self, path: str, *, user: str | None = None) -> str:
+        """Gives what a symbolic link says."""
+        from .._generated.models import LinkTarget
+
+        return (await self._transport.call(self._request("GET", path, user, "readlink"), LinkTarget.from_dict)).target
+
+    async def glob(
+        self, pattern: str, path: str | None = None, *, limit: int | None = None, user: str | None = None
+    ) -> GlobResult:
+        """Finds files by the pattern of their path below path, such as src/**/*.{ts,tsx}.
+
+        path: where to look; default the working directory. limit: at most so
+        many, default 1000; truncated says that there are more.
+        """
+        from .._generated.models import GlobResult
+
+        body = {
+            "pattern": _check.text("pattern", pattern, empty=False),
+            "path": None if path is None else _check.path("path", path),
+            "limit": None if limit is None else _check.whole("limit", limit, low=1),
+        }
+        return await self._transport.call(self._operation("glob", user, body), GlobResult.from_dict)
+
+    async def search(
+        self,
+        pattern: str,
+        path: str | None = None,
+        *,
+        literal: bool = False,
+        ignore_case: bool = False,
+        names: bool = False,
+        include: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        context: int | None = None,
+        max_results: int | None = None,
+        timeout_seconds: float | None = None,
+        user: str | None = None,
+    ) -> SearchResult:
+        """Finds lines of files, or with names files by their names.
+
+        pattern: a regular expression (RE2), or with literal the text itself.
+        path: a directory or one file; default the working directory.
+        include, exclude: globs that files match, or do not.
+        context: so many lines before and after each match.
+        max_results: default 1000; truncated says that there are more.
+        timeout_seconds: default 30; timed_out says that it was over first.
+        """
+        from .._generated.models import SearchResult
+
+        body = _finding(pattern, path, literal, ignore_case, include, exclude, timeout_seconds)
+        body["names"] = _check.truth("names", names)
+        body["context"] = None if context is None else _check.whole("context", context)
+        body["max_results"] = None if max_results is None else _check.whole("max_results", max_results, low=1)
+        return await self._transport.call(self._operation("search", user, body, timeout=_core.SLOWER), SearchResult.from_dict)
+
+    async def replace(
+        self,
+        pattern: str,
+        replacement: str,
+        path: str | None = None,
+        *,
+        literal: bool = False,
+        ignore_case: bool = False,
+        include: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        dry_run: bool = False,
+        timeout_seconds: float | None = None,
+        user: str | None = None,
+    ) -> ReplaceResult:
+        """Changes text in files, each as a whole or not at all.
+
+        replacement: $1 and ${name} are groups of the pattern, $$ a dollar;
+        with literal it is the text itself. dry_run: only count. The other
+        arguments are those of search.
+        """
+        from .._generated.models import ReplaceResult
+
+        body = _finding(pattern, path, literal, ignore_case, include, exclude, timeout_seconds)
+        body["replacement"] = _check.text("replacement", replacement)
+        body["dry_run"] = _check.truth("dry_run", dry_run)
+        return await self._transport.call(self._operation("replace", user, body, timeout=_core.SLOWER), ReplaceResult.from_dict)
+
+    async def download_archive(self, path: str, target: LocalPath | IO[bytes], *, user: str | None = None) -> int:
+        """Copies a directory, or one file, of the sandbox to this machine as a tar.gz, and gives its length."""
+        if not isinstance(target, (str, os.PathLike)) and not hasattr(target, "write"):
+            raise TypeError(f"target is a path or a file, not {type(target).__name__}")
+        response = await self._transport.open(self._request("GET", path, user, "archive", accept="*/*", timeout=_core.SLOWER))
+        return await save(self._transport, response, target)
+
+    async def upload_archive(self, source: LocalPath | IO[bytes], path: str, *, user: str | None = None) -> Extracted:
+        """Extracts a tar or tar.gz of this machine, a path or a file object, below a directory of the sandbox."""
+        if not isinstance(source, (str, os.PathLike)):
+            if not hasattr(source, "read"):
+                raise TypeError(f"source is a path or a file, not {type(source).__name__}")
+            return await self._extract(source, path, user)
+        file = await _io.in_thread(io.open, source, "rb")
+        try:
+            return await self._extract(file, path, user)
+        finally:
+            file.close()
+
+    async def _extract(self, file: Any, path: str, user: str | None) -> Extracted:
+        from .._generated.models import Extracted
+
+        content, length = body_of(file)
+        request = self._request("PUT", path, user, "archive", content=content, length=length, timeout=_core.SLOWER)
+        return await self._transport.call(request, Extracted.from_dict)
+
+    async def watch(self, path: str = ".", *, recursive: bool = False, user: str | None = None) -> AsyncStream[FileEvent]:
+        """Follows the changes of a directory, with recursive of all below it.
+
+        From the moment it returns no change is missed. An event of type
+        overflow says that some were lost: list the directory again. The stream
+        ends when the directory is gone.
+        """
+        from .._generated.models import FileEvent
+        from .stream import AsyncStream
+
+        patience = max(self._transport.settings.timeout, _core.STREAM_SILENCE)
+        request = self._request("GET", path, user, "watch", accept="text/event-stream", timeout=patience)
+        request.query = {**(request.query or {}), "recursive": "true" if _check.truth("recursive", recursive) else "false"}
+        return AsyncStream(self._transport, await self._transport.open(request), FileEvent.from_dict)
+
+    async def signed_url(
+        self, path: str, operation: str = "read", *, expires_seconds: int | None = None, user: str | None = None
+    ) -> SignedFile:
+        """Makes a URL for one file that works without a key.
+
+        operation: read (GET) or write (PUT). expires_seconds: default 3600, at
+        most seven days. Whoever has the URL can use it.
+        """
+        from .._generated.models import SignedFile
+
+        body = {
+            "path": _check.path("path", path),
+            "operation": _check.choice("operation", operation, ("read", "write")),
+            "expires_seconds": None if expires_seconds is None else _check.whole("expires_seconds", expires_seconds, low=1),
+            "user": None if user is None else _check.text("user", user, empty=False),
+        }
+        return await self._transport.call(self._operation("sign", None, body), SignedFile.from_dict)
+
+
+def _range(offset: object, length: object) -> dict[str, str] | None:
+    """The header for a part of a file."""
+    if offset is None and length is None:
+        return None
+    first = 0 if offset is None else _check.whole("offset", offset)
+    last = "" if length is None else str(first + _check.whole("length", length, low=1) - 1)
+    return {"Range": f"bytes={first}-{last}"}
+
+
+def _finding(
+    pattern: object,
+    path: object,
+    literal: object,
+    ignore_case: object,
+    include: object,
+    exclude: object,
+    timeout_seconds: object,
+) -> dict[str, Any]:
+    """What search and replace have in common."""
+    return {
+        "pattern": _check.text("pattern", pattern, empty=False),
+        "path": None if path is None else _check.path("path", path),
+        "literal": _check.truth("literal", literal),
+        "ignore_case": _check.truth("ignore_case", ignore_case),
+        "include": None if include is None else _check.words("include", include),
+        "exclude": None if exclude is None else _check.words("exclude", exclude),
+        "timeout_seconds": None if timeout_seconds is None else _check.number("timeout_seconds", timeout_seconds, above=True),
+    }
+
+
+def body_of(data: Any) -> tuple[Any, int | None]:
+    """The content of a request, and its length where it is a stream of a known one."""
+    if isinstance(data, str):
+        return data.encode(), None
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data), None
+    if _io.is_source(data):
+        return data, _length(data)
+    raise TypeError(f"data is str, bytes, a file or an iterable of bytes, not {type(data).__name__}")
 
 
 async def save(transport: AsyncTransport, response: httpx.Response, target: Any) -> int:
     """Writes the body of an answer to a file object or a path."""
+    import tempfile
+
     if hasattr(target, "write"):
         return await _copy(transport, response, target)
     path = os.path.realpath(os.fspath(target))
@@ -168,7 +470,7 @@ async def save(transport: AsyncTransport, response: httpx.Response, target: Any)
         # A device or a pipe is written to, never replaced; a directory is an
         # error.
         try:
-            with open(path, "wb") as file:
+            with io.open(path, "wb") as file:
                 return await _copy(transport, response, file)
         finally:
             await response.aclose()
@@ -178,7 +480,7 @@ async def save(transport: AsyncTransport, response: httpx.Response, target: Any)
         await response.aclose()
         raise
     try:
-        with open(handle, "wb") as file:
+        with io.open(handle, "wb") as file:
             size = await _copy(transport, response, file)
         os.chmod(partial, _mode(path))
         os.replace(partial, path)

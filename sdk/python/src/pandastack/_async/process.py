@@ -20,7 +20,7 @@ STDIN_CHUNK = 32 << 10
 
 
 class AsyncProcess:
-    """A command that was started with run_background.
+    """A command that was started with run_background, or that processes.connect attached to.
 
     Its output is read all the time, so that it never stands still for want of
     a reader. Iterate over it for what it writes, from its start on;
@@ -49,9 +49,9 @@ class AsyncProcess:
         self._closing = False
         self._reader: _io.Worker | None = None
 
-    async def start(self, body: dict[str, Any]) -> None:
-        """Sends the command and waits until it runs; run_background has called it."""
-        await self._socket.send({"type": "start", "exec": body})
+    async def start(self, message: dict[str, Any]) -> None:
+        """Sends the first message and waits until the command runs; whoever made this has called it."""
+        await self._socket.send(message)
         event = await self._socket.receive(_core.SLOW_TIMEOUT)
         if event is None:
             raise _core.cut_short()

@@ -8,24 +8,25 @@ from typing import IO, TYPE_CHECKING, Any, AsyncIterator, List, Mapping, Sequenc
 
 from .. import _check, _core
 from .._core import Request
-from .._generated.models import (
-    NewToken,
-    Promoted,
-    SandboxList,
-    SandboxRecord,
-    Snapshot,
-    SnapshotList,
-    Template,
-    TemplateList,
-    Token,
-    TokenList,
-)
+from .._lazy import models
 from . import _io
 from .filesystem import save
 from .sandbox import AsyncForkTree, AsyncSandbox
 
 if TYPE_CHECKING:
-    from .._generated.models import CheckpointPolicy, IdlePolicy, VolumeMount
+    from .._generated.models import (
+        CheckpointPolicy,
+        IdlePolicy,
+        Network,
+        NewToken,
+        Promoted,
+        SandboxRecord,
+        Snapshot,
+        SSHKey,
+        Template,
+        Token,
+        VolumeMount,
+    )
     from .filesystem import LocalPath
     from .transport import AsyncTransport
 
@@ -57,6 +58,8 @@ class AsyncSandboxes:
         checkpoints: CheckpointPolicy | Mapping[str, Any] | None = None,
         volumes: Sequence[VolumeMount | Mapping[str, Any] | str] | None = None,
         egress_mbps: int | None = None,
+        network: Network | Mapping[str, Any] | None = None,
+        networks: Sequence[str] | None = None,
     ) -> AsyncSandbox:
         """Starts a sandbox and returns when commands can run in it.
 
@@ -71,6 +74,9 @@ class AsyncSandboxes:
         in detail when. checkpoints: which to keep.
         volumes: names, or VolumeMount(name, read_only). egress_mbps: cap on
         outgoing traffic.
+        network: Network(internet=False), Network(allow=["pypi.org"]) and so on,
+        what it may reach (see SandboxNetwork). networks: names of networks to
+        join.
 
         Raises NotFoundError (template.not_found, snapshot.not_found),
         ConflictError (snapshot.incompatible), QuotaError, CapacityError,
@@ -92,14 +98,16 @@ class AsyncSandboxes:
             checkpoints,
             volumes,
             egress_mbps,
+            network,
+            networks,
         )
         request = Request("POST", ("v1", "sandboxes"), json=body, timeout=_core.SLOWER, key=_core.new_key())
-        return AsyncSandbox(self._transport, await self._transport.call(request, SandboxRecord.from_dict))
+        return AsyncSandbox(self._transport, await self._transport.call(request, models.SandboxRecord.from_dict))
 
     async def get(self, sandbox_id: str) -> AsyncSandbox:
         """Finds a sandbox by its id (NotFoundError)."""
         request = Request("GET", ("v1", "sandboxes", _check.identifier("sandbox_id", sandbox_id)))
-        return AsyncSandbox(self._transport, await self._transport.call(request, SandboxRecord.from_dict))
+        return AsyncSandbox(self._transport, await self._transport.call(request, models.SandboxRecord.from_dict))
 
     async def list(
         self,
@@ -132,7 +140,7 @@ class AsyncSandboxes:
     async def _records(self, query: dict[str, Any], left: int | None) -> AsyncIterator[SandboxRecord]:
         while True:
             query["limit"] = PAGE if left is None else min(PAGE, left)
-            page = await self._transport.call(Request("GET", ("v1", "sandboxes"), query), SandboxList.from_dict)
+            page = await self._transport.call(Request("GET", ("v1", "sandboxes"), query), models.SandboxList.from_dict)
             for record in page.sandboxes:
                 yield record
             if left is not None:
@@ -185,7 +193,7 @@ class AsyncSandboxes:
 
     def _handle(self, sandbox_id: str) -> AsyncSandbox:
         """A handle that was not read from the server, for one call."""
-        record = SandboxRecord.__new__(SandboxRecord)
+        record = models.SandboxRecord.__new__(models.SandboxRecord)
         record.id = _check.identifier("sandbox_id", sandbox_id)
         return AsyncSandbox(self._transport, record)
 
@@ -210,18 +218,11 @@ class AsyncSnapshots:
         if kind is not None:
             query["kind"] = _check.choice("kind", kind, ("snapshot", "checkpoint"))
         left = None if limit is None else _check.whole("limit", limit, low=1)
-        out: List[Snapshot] = []
-        while True:
-            query["limit"] = PAGE if left is None else min(PAGE, left - len(out))
-            page = await self._transport.call(Request("GET", ("v1", "snapshots"), query), SnapshotList.from_dict)
-            out += page.snapshots
-            if not page.next_page or page.next_page == query.get("page") or (left is not None and len(out) >= left):
-                return out
-            query["page"] = page.next_page
+        return await snapshot_pages(self._transport, ("v1", "snapshots"), query, left)
 
     async def get(self, snapshot: str) -> Snapshot:
         """Finds a snapshot by its id or name (NotFoundError)."""
-        return await self._transport.call(Request("GET", self._path(snapshot)), Snapshot.from_dict)
+        return await self._transport.call(Request("GET", self._path(snapshot)), models.Snapshot.from_dict)
 
     async def delete(self, snapshot: str | Snapshot) -> None:
         """Removes a snapshot. Sandboxes that were made from it go on (NotFoundError, ConflictError)."""
@@ -258,10 +259,24 @@ class AsyncSnapshots:
 
     async def _import(self, file: Any, query: dict[str, str] | None) -> Snapshot:
         request = Request("POST", ("v1", "snapshots", "import"), query, content=file, timeout=_core.SLOWER)
-        return await self._transport.call(request, Snapshot.from_dict)
+        return await self._transport.call(request, models.Snapshot.from_dict)
 
     def _path(self, snapshot: object) -> tuple[str, ...]:
         return ("v1", "snapshots", _check.identifier("snapshot", snapshot))
+
+
+async def snapshot_pages(
+    transport: AsyncTransport, path: tuple[str, ...], query: dict[str, Any], left: int | None
+) -> List[Snapshot]:
+    """All pages of a list of snapshots, or as many as hold those that are left."""
+    out: List[Snapshot] = []
+    while True:
+        query["limit"] = PAGE if left is None else min(PAGE, left - len(out))
+        page = await transport.call(Request("GET", path, query), models.SnapshotList.from_dict)
+        out += page.snapshots
+        if not page.next_page or page.next_page == query.get("page") or (left is not None and len(out) >= left):
+            return out
+        query["page"] = page.next_page
 
 
 class AsyncTemplates:
@@ -272,12 +287,12 @@ class AsyncTemplates:
 
     async def list(self) -> List[Template]:
         """Gives every template of the server."""
-        return (await self._transport.call(Request("GET", ("v1", "templates")), TemplateList.from_dict)).templates
+        return (await self._transport.call(Request("GET", ("v1", "templates")), models.TemplateList.from_dict)).templates
 
     async def get(self, name: str) -> Template:
         """Gives one template (NotFoundError). While it is being built, progress and percent say how far it is."""
         path = ("v1", "templates", _check.identifier("name", name))
-        return await self._transport.call(Request("GET", path), Template.from_dict)
+        return await self._transport.call(Request("GET", path), models.Template.from_dict)
 
 
 class AsyncTokens:
@@ -289,12 +304,41 @@ class AsyncTokens:
     async def create(self, name: str, *, admin: bool = False) -> NewToken:
         """Makes a key. Its secret is in the answer and nowhere else."""
         body = {"name": _check.text("name", name, empty=False), "admin": _check.truth("admin", admin)}
-        return await self._transport.call(Request("POST", ("v1", "me", "tokens"), json=body), NewToken.from_dict)
+        return await self._transport.call(Request("POST", ("v1", "me", "tokens"), json=body), models.NewToken.from_dict)
 
     async def list(self) -> List[Token]:
         """Gives the caller's keys without their secrets."""
-        return (await self._transport.call(Request("GET", ("v1", "me", "tokens")), TokenList.from_dict)).tokens
+        return (await self._transport.call(Request("GET", ("v1", "me", "tokens")), models.TokenList.from_dict)).tokens
 
     async def revoke(self, prefix: str) -> None:
         """Ends a key, named by its prefix (NotFoundError)."""
         await self._transport.do(Request("DELETE", ("v1", "me", "tokens", _check.identifier("prefix", prefix))))
+
+
+class AsyncSSHKeys:
+    """The public keys that open shells in the caller's sandboxes over SSH."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def add(self, public_key: str, *, name: str | None = None) -> SSHKey:
+        """Lets the holder of a key in, as long as the API key of this client is valid.
+
+        public_key: one line as in authorized_keys. name: default its comment.
+        """
+        body = {"public_key": _check.text("public_key", public_key, empty=False).strip()}
+        if name is not None:
+            body["name"] = _check.text("name", name)
+        return await self._transport.call(Request("POST", ("v1", "ssh-keys"), json=body), models.SSHKey.from_dict)
+
+    async def list(self) -> List[SSHKey]:
+        """Gives the keys, oldest first."""
+        return (await self._transport.call(Request("GET", ("v1", "ssh-keys")), models.SSHKeyList.from_dict)).keys
+
+    async def delete(self, fingerprint: str | SSHKey) -> None:
+        """Removes a key, named by its fingerprint (NotFoundError). Connections made with it end within a minute."""
+        if isinstance(fingerprint, models.SSHKey):
+            fingerprint = fingerprint.fingerprint
+        # The server takes the letters that stand for themselves in a URL.
+        name = _check.identifier("fingerprint", fingerprint).replace("+", "-").replace("/", "_")
+        await self._transport.do(Request("DELETE", ("v1", "ssh-keys", name)))

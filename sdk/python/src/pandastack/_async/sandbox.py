@@ -17,28 +17,45 @@ from typing import (
 
 from .. import _check, _core
 from .._core import Request
-from .._generated.models import (
-    Event,
-    ExecResult,
-    ForkTreeRecord,
-    Lifecycle,
-    LogLine,
-    Metrics,
-    Promoted,
-    SandboxFields,
-    SandboxRecord,
-    Snapshot,
-    Timeline,
-    Tree,
-)
+from .._generated.fields import SandboxFields
+from .._lazy import models
 from .filesystem import AsyncFilesystem
 
 if TYPE_CHECKING:
     from .._check import Command
-    from .._generated.models import CheckpointPolicy, IdlePolicy, VolumeMount
+    from .._generated.models import (
+        CheckpointPolicy,
+        CodeContext,
+        CodeError,
+        CodeOutput,
+        CodeRun,
+        Event,
+        ExecResult,
+        IdlePolicy,
+        Lifecycle,
+        LogLine,
+        Metrics,
+        MetricsSeries,
+        Network,
+        Preview,
+        PreviewURL,
+        Promoted,
+        SandboxRecord,
+        Snapshot,
+        SSHInfo,
+        Timeline,
+        Tree,
+        VolumeMount,
+    )
     from .client import AsyncPandaStack
+    from .code import AsyncCodeStream, AsyncContexts
+    from .git import AsyncGit
+    from .lsp import AsyncLanguageServer
+    from .network import AsyncPorts, AsyncSandboxNetwork
     from .process import AsyncProcess
+    from .processes import AsyncProcesses
     from .stream import AsyncExecStream, AsyncStream
+    from .terminal import AsyncTerminal
     from .transport import AsyncTransport
 
 
@@ -79,6 +96,8 @@ class AsyncSandbox(SandboxFields):
         checkpoints: CheckpointPolicy | Mapping[str, Any] | None = None,
         volumes: Sequence[VolumeMount | Mapping[str, Any] | str] | None = None,
         egress_mbps: int | None = None,
+        network: Network | Mapping[str, Any] | None = None,
+        networks: Sequence[str] | None = None,
     ) -> AsyncSandbox:
         """Starts a sandbox with the default client, or with client. See AsyncSandboxes.create."""
         return await _client(client).sandboxes.create(
@@ -97,6 +116,8 @@ class AsyncSandbox(SandboxFields):
             checkpoints=checkpoints,
             volumes=volumes,
             egress_mbps=egress_mbps,
+            network=network,
+            networks=networks,
         )
 
     @classmethod
@@ -150,7 +171,7 @@ class AsyncSandbox(SandboxFields):
         body = _check.run(cmd, args, timeout_seconds, cwd, env, user, stdin)
         if on_stdout is None and on_stderr is None:
             request = Request("POST", self._path("exec"), json=body, timeout=self._patience(timeout_seconds))
-            return await self._transport.call(request, ExecResult.from_dict)
+            return await self._transport.call(request, models.ExecResult.from_dict)
         from . import _io
 
         callbacks = {"stdout": _callback("on_stdout", on_stdout), "stderr": _callback("on_stderr", on_stderr)}
@@ -199,6 +220,7 @@ class AsyncSandbox(SandboxFields):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
+        tag: str | None = None,
         on_stdout: Callable[[str], Any] | None = None,
         on_stderr: Callable[[str], Any] | None = None,
     ) -> AsyncProcess:
@@ -206,18 +228,20 @@ class AsyncSandbox(SandboxFields):
 
         The arguments are those of exec; callbacks are called while the command
         runs, by another thread where there are threads. Its standard input
-        stays open until close_stdin.
+        stays open until close_stdin. tag: a name to find it by in processes.
         """
         from .process import AsyncProcess
         from .socket import AsyncSocket
 
         body = _check.run(cmd, args, timeout_seconds, cwd, env, user)
         body["background"] = True
+        if tag is not None:
+            body["tag"] = _check.text("tag", tag, empty=False)
         callbacks = (_callback("on_stdout", on_stdout), _callback("on_stderr", on_stderr))
         socket = await AsyncSocket.connect(self._transport, self._path("exec", "ws"))
         try:
             process = AsyncProcess(socket, *callbacks)
-            await process.start(body)
+            await process.start({"type": "start", "exec": body})
         except BaseException:
             await socket.close()
             raise
@@ -228,6 +252,211 @@ class AsyncSandbox(SandboxFields):
         if timeout_seconds is None:
             return _core.ENDLESS
         return timeout_seconds + max(self._transport.settings.timeout, _core.STREAM_SILENCE)
+
+    @property
+    def processes(self) -> AsyncProcesses:
+        """The processes of the sandbox, whoever started them."""
+        from .processes import AsyncProcesses
+
+        return AsyncProcesses(self._transport, self.record.id)
+
+    async def pty(
+        self,
+        cmd: str | None = None,
+        *,
+        rows: int = 24,
+        cols: int = 80,
+        cwd: str | None = None,
+        user: str | None = None,
+        term: str | None = None,
+        pid: int | None = None,
+        tag: str | None = None,
+    ) -> AsyncTerminal:
+        """Starts a process in a terminal, or attaches to one.
+
+        cmd: a line for the shell; default is the user's shell itself.
+        rows, cols: the size. term: its kind, default xterm-256color.
+        pid: attach to the terminal of this process.
+        tag: attach to the terminal with this tag, or start it.
+        """
+        from .socket import AsyncSocket
+        from .terminal import AsyncTerminal, size
+
+        query: dict[str, Any] = {} if pid is not None else size(rows, cols)
+        if pid is not None:
+            query["pid"] = _check.whole("pid", pid, low=1)
+        for name, value in (("cmd", cmd), ("cwd", cwd), ("user", user), ("term", term), ("tag", tag)):
+            if value is not None:
+                query[name] = _check.text(name, value, empty=False)
+        socket = await AsyncSocket.connect(self._transport, self._path("exec", "pty"), query)
+        try:
+            return AsyncTerminal(self._transport, self._path(), socket)
+        except (KeyError, ValueError) as e:
+            await socket.close()
+            raise _core.unknown_answer(self._transport.settings) from e
+
+    # Code
+
+    async def run_code(
+        self,
+        code: str,
+        language: str | None = None,
+        *,
+        context: str | CodeContext | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+        on_stdout: Callable[[str], Any] | None = None,
+        on_stderr: Callable[[str], Any] | None = None,
+        on_result: Callable[[CodeOutput], Any] | None = None,
+        on_error: Callable[[CodeError], Any] | None = None,
+    ) -> CodeRun:
+        """Runs code in an interpreter that stays, and waits for its end.
+
+            run = sandbox.run_code("x = 6 * 7; x")
+            run.text      # "42"
+
+        What the code defines is there for the next call. A notebook displays
+        the answer with its tables and pictures. An error that the code raises
+        is in the answer's error, and raises nothing here.
+
+        language: python (default), javascript, typescript or bash, in the
+        context that the sandbox shares for it.
+        context: one that contexts.create made, instead.
+        env: for this code only.
+        timeout_seconds: the code is interrupted after so long, and timed_out
+        says so; the context keeps its state.
+        on_stdout, on_stderr, on_result, on_error: called as it happens.
+        """
+        body = _check.code(code, language, context, env, timeout_seconds)
+        callbacks = {
+            "stdout": _callback("on_stdout", on_stdout),
+            "stderr": _callback("on_stderr", on_stderr),
+            "result": _callback("on_result", on_result),
+            "exception": _callback("on_error", on_error),
+        }
+        if not any(callbacks.values()):
+            request = Request("POST", self._path("code"), json=body, timeout=self._patience(timeout_seconds))
+            return await self._transport.call(request, models.CodeRun.from_dict)
+        from . import _io
+
+        stream = await self._code_stream(body)
+        try:
+            async for event in stream:
+                callback = callbacks.get(event.type)
+                if callback is not None:
+                    await _io.call(callback, event.result or event.exception or event.text or "")
+            return await stream.wait()
+        finally:
+            await stream.close()
+
+    async def run_code_stream(
+        self,
+        code: str,
+        language: str | None = None,
+        *,
+        context: str | CodeContext | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> AsyncCodeStream:
+        """Runs code and gives what it does, as it does it.
+
+            for event in sandbox.run_code_stream(code):
+                print(event.type, event.text or event.result or event.exception)
+
+        The arguments are those of run_code. Closing the stream interrupts the code.
+        """
+        return await self._code_stream(_check.code(code, language, context, env, timeout_seconds))
+
+    async def _code_stream(self, body: dict[str, Any]) -> AsyncCodeStream:
+        from .code import AsyncCodeStream
+
+        response = await self._open("POST", "code", json={**body, "stream": True})
+        return AsyncCodeStream(self._transport, response)
+
+    @property
+    def contexts(self) -> AsyncContexts:
+        """The interpreters of the sandbox, for run_code."""
+        from .code import AsyncContexts
+
+        return AsyncContexts(self._transport, self.record.id)
+
+    async def languages(self) -> List[str]:
+        """Gives the languages that run_code can run in this sandbox."""
+        request = Request("GET", self._path("code", "languages"))
+        return (await self._transport.call(request, models.CodeLanguages.from_dict)).languages
+
+    async def lsp(self, language: str) -> AsyncLanguageServer:
+        """Connects to the language server for a language, and starts it if need be.
+
+        The sandbox must have one installed (ConflictError, lsp.not_installed);
+        the hint says how, and client.lsp_languages lists what there is.
+        """
+        from .lsp import AsyncLanguageServer
+        from .socket import AsyncSocket
+
+        name = _check.identifier("language", language)
+        return AsyncLanguageServer(await AsyncSocket.connect(self._transport, self._path("lsp", name)))
+
+    @property
+    def git(self) -> AsyncGit:
+        """The git repositories in the sandbox."""
+        from .git import AsyncGit
+
+        return AsyncGit(self._transport, self.record.id)
+
+    def mcp_config(self) -> dict[str, Any]:
+        """The entry for this sandbox in the configuration of an MCP client: its
+        tools are shell, read_file, write_file and list_dir. It has the key in it."""
+        return _core.mcp_config(self._transport.settings, self._path("mcp"))
+
+    # How it is reached, and what it reaches
+
+    @property
+    def network(self) -> AsyncSandboxNetwork:
+        """What the sandbox may reach, and what it has contacted."""
+        from .network import AsyncSandboxNetwork
+
+        return AsyncSandboxNetwork(self._transport, self.record.id)
+
+    @property
+    def ports(self) -> AsyncPorts:
+        """The ports of the sandbox, and who may open their previews."""
+        from .network import AsyncPorts
+
+        return AsyncPorts(self._transport, self.record.id)
+
+    async def preview_url(self, port: int) -> str:
+        """Gives the address at which a browser opens what listens on a port."""
+        from .network import port_of
+
+        request = Request("POST", self._path("preview"), json={"port": port_of(port)})
+        return (await self._transport.call(request, models.Preview.from_dict)).url
+
+    async def preview_urls(self) -> dict[int, str]:
+        """Gives the addresses of all ports that something listens on."""
+        return {p.port: p.url for p in await self.ports.list() if p.listening}
+
+    async def signed_preview_url(self, port: int, ttl_seconds: int | None = None) -> str:
+        """Gives an address that opens the preview of a port, also of a private one, until it expires.
+
+        ttl_seconds: default 3600, at most seven days. preview_token gives more.
+        """
+        return (await self.preview_token(port, ttl_seconds)).url
+
+    async def preview_token(self, port: int, ttl_seconds: int | None = None) -> PreviewURL:
+        """Signs the address of a preview: with the token that programs send in the
+        header X-PandaStack-Preview-Token, and when it expires."""
+        from .network import port_of
+
+        body = {"port": port_of(port)}
+        if ttl_seconds is not None:
+            body["ttl_seconds"] = _check.whole("ttl_seconds", ttl_seconds, low=1)
+        return await self._transport.call(Request("POST", self._path("preview-token"), json=body), models.PreviewURL.from_dict)
+
+    async def ssh(self) -> SSHInfo:
+        """Says how to reach the sandbox by SSH (BadRequestError where the server offers none).
+        client.ssh_keys.add lets a key in."""
+        return await self._transport.call(Request("GET", self._path("ssh")), models.SSHInfo.from_dict)
 
     # What it says of itself
 
@@ -259,7 +488,7 @@ class AsyncSandbox(SandboxFields):
         from .stream import AsyncStream
 
         query["follow"] = "1"
-        return AsyncStream(self._transport, await self._open("GET", "logs", query=query), LogLine.from_dict)
+        return AsyncStream(self._transport, await self._open("GET", "logs", query=query), models.LogLine.from_dict)
 
     @overload
     async def events(
@@ -288,15 +517,26 @@ class AsyncSandbox(SandboxFields):
             query["since"] = since if isinstance(since, str) else _check.whole("since", since)
         if not _check.truth("follow", follow):
             request = Request("GET", self._path("events"), query)
-            return await self._transport.call(request, lambda items: [Event.from_dict(item) for item in items])
+            return await self._transport.call(request, lambda items: [models.Event.from_dict(item) for item in items])
         from .stream import AsyncStream
 
         query["follow"] = "1"
-        return AsyncStream(self._transport, await self._open("GET", "events", query=query), Event.from_dict)
+        return AsyncStream(self._transport, await self._open("GET", "events", query=query), models.Event.from_dict)
 
     async def metrics(self) -> Metrics:
         """Says what the sandbox uses now."""
-        return await self._transport.call(Request("GET", self._path("metrics")), Metrics.from_dict)
+        return await self._transport.call(Request("GET", self._path("metrics")), models.Metrics.from_dict)
+
+    async def metrics_series(self, range: str | float = "1h", step: str | float | None = None) -> MetricsSeries:
+        """Says what the sandbox used over the last while, without waking it.
+
+        range, step: seconds, or text such as 15m; an hour at most is kept.
+        """
+        query = {"range": _check.duration("range", range)}
+        if step is not None:
+            query["step"] = _check.duration("step", step)
+        request = Request("GET", ("v1", "metrics", "sandbox", self.record.id), query)
+        return await self._transport.call(request, models.MetricsSeries.from_dict)
 
     async def refresh(self) -> AsyncSandbox:
         """Reads the record again."""
@@ -327,7 +567,7 @@ class AsyncSandbox(SandboxFields):
 
     async def lifecycle(self) -> Lifecycle:
         """Says how long the sandbox lives and when it goes to sleep by itself."""
-        return await self._transport.call(Request("GET", self._path("lifecycle")), Lifecycle.from_dict)
+        return await self._transport.call(Request("GET", self._path("lifecycle")), models.Lifecycle.from_dict)
 
     async def set_lifecycle(
         self,
@@ -340,7 +580,7 @@ class AsyncSandbox(SandboxFields):
     ) -> Lifecycle:
         """Changes what is given; the rest stays as it is."""
         body = _check.lifecycle(ttl_seconds, persistent, idle_seconds, idle, checkpoints)
-        return await self._transport.call(Request("PATCH", self._path("lifecycle"), json=body), Lifecycle.from_dict)
+        return await self._transport.call(Request("PATCH", self._path("lifecycle"), json=body), models.Lifecycle.from_dict)
 
     async def set_ttl(self, seconds: int) -> Lifecycle:
         """Lets the sandbox live for so many seconds from now on."""
@@ -369,13 +609,13 @@ class AsyncSandbox(SandboxFields):
             body["name"] = _check.text("name", name)
         if metadata is not None:
             body["metadata"] = _check.labels("metadata", metadata)
-        return await self._transport.call(self._post("snapshots", json=body), Snapshot.from_dict)
+        return await self._transport.call(self._post("snapshots", json=body), models.Snapshot.from_dict)
 
     async def snapshots(self) -> List[Snapshot]:
         """Gives the snapshots that were taken of the sandbox, newest first."""
-        from .resources import AsyncSnapshots
+        from .resources import snapshot_pages
 
-        return await AsyncSnapshots(self._transport).list(sandbox_id=self.id, kind="snapshot")
+        return await snapshot_pages(self._transport, self._path("snapshots"), {}, None)
 
     @overload
     async def fork(
@@ -436,7 +676,7 @@ class AsyncSandbox(SandboxFields):
             )
             return tree.children
         body = _check.fork(metadata, env, ttl_seconds, persistent, cpu, memory_mb, checkpoint)
-        record = await self._transport.call(self._post("fork", json=body), SandboxRecord.from_dict)
+        record = await self._transport.call(self._post("fork", json=body), models.SandboxRecord.from_dict)
         return AsyncSandbox(self._transport, record)
 
     async def fork_tree(
@@ -454,7 +694,7 @@ class AsyncSandbox(SandboxFields):
         """Makes count children of one moment: all of them or, with an error, none."""
         body = _check.fork(metadata, env, ttl_seconds, persistent, cpu, memory_mb, checkpoint)
         body["count"] = _check.whole("count", count, low=1)
-        made = await self._transport.call(self._post("fork-tree", json=body), ForkTreeRecord.from_dict)
+        made = await self._transport.call(self._post("fork-tree", json=body), models.ForkTreeRecord.from_dict)
         return AsyncForkTree(made.tree_id, made.parent_id, [AsyncSandbox(self._transport, r) for r in made.children])
 
     async def promote(self, tree_id: str | None = None, *, cleanup_siblings: bool = False) -> Promoted:
@@ -465,23 +705,23 @@ class AsyncSandbox(SandboxFields):
         body: dict[str, Any] = {"cleanup_siblings": _check.truth("cleanup_siblings", cleanup_siblings)}
         if tree_id is not None:
             body["tree_id"] = _check.text("tree_id", tree_id)
-        promoted = await self._transport.call(self._post("promote", json=body), Promoted.from_dict)
+        promoted = await self._transport.call(self._post("promote", json=body), models.Promoted.from_dict)
         self.record = promoted.sandbox
         return promoted
 
     async def tree(self) -> Tree:
         """Gives the lineage of the sandbox: all that descends from its oldest
         ancestor, parents before children, also what is gone."""
-        return await self._transport.call(Request("GET", self._path("tree")), Tree.from_dict)
+        return await self._transport.call(Request("GET", self._path("tree")), models.Tree.from_dict)
 
     async def checkpoint(self, name: str | None = None) -> Snapshot:
         """Notes the sandbox as it is now on its timeline, for restore."""
         body = {} if name is None else {"name": _check.text("name", name)}
-        return await self._transport.call(self._post("checkpoint", json=body), Snapshot.from_dict)
+        return await self._transport.call(self._post("checkpoint", json=body), models.Snapshot.from_dict)
 
     async def checkpoints(self) -> Timeline:
         """Gives the timeline of the sandbox, oldest first."""
-        return await self._transport.call(Request("GET", self._path("checkpoints")), Timeline.from_dict)
+        return await self._transport.call(Request("GET", self._path("checkpoints")), models.Timeline.from_dict)
 
     async def delete_checkpoint(self, checkpoint: str | Snapshot) -> None:
         """Removes a checkpoint, named by its id or name, from the timeline."""
@@ -520,7 +760,7 @@ class AsyncSandbox(SandboxFields):
         )
 
     async def _record(self, r: Request) -> AsyncSandbox:
-        self.record = await self._transport.call(r, SandboxRecord.from_dict)
+        self.record = await self._transport.call(r, models.SandboxRecord.from_dict)
         return self
 
 
@@ -556,8 +796,8 @@ def _client(client: AsyncPandaStack | None) -> AsyncPandaStack:
     return client
 
 
-def _callback(name: str, value: Any) -> Callable[[str], Any] | None:
+def _callback(name: str, value: Any) -> Callable[[Any], Any] | None:
     if value is not None and not callable(value):
         raise TypeError(f"{name} is a function, not {type(value).__name__}")
-    callback: Callable[[str], Any] | None = value
+    callback: Callable[[Any], Any] | None = value
     return callback

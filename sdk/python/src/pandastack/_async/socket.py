@@ -1,4 +1,4 @@
-"""The WebSocket of a command: JSON messages in, JSON messages and bytes out."""
+"""The WebSockets of commands, terminals and language servers: JSON messages and bytes, both ways."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import base64
 import hashlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Mapping
 
 from .. import _core
 from .._core import Request
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     import httpx
 
     from .._config import Settings
+    from ..errors import PandastackError
     from .transport import AsyncTransport
 
-MESSAGE_LIMIT = 4 << 20
+MESSAGE_LIMIT = 17 << 20  # a message of a language server has up to 16 MiB
 READ_SIZE = 64 << 10
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -36,11 +38,15 @@ class AsyncSocket:
         self._lock = _io.Lock()
         self._pongs: list[bytes] = []
         self._messages: list[Any] = []
-        self._text = ""
+        self._parts: list[Any] = []
+        self._size = 0
         self._closed = False
+        self._failure: PandastackError | None = None
 
     @classmethod
-    async def connect(cls, transport: AsyncTransport, path: tuple[str, ...]) -> AsyncSocket:
+    async def connect(
+        cls, transport: AsyncTransport, path: tuple[str, ...], query: Mapping[str, Any] | None = None
+    ) -> AsyncSocket:
         key = base64.b64encode(os.urandom(16))
         headers = {
             "Connection": "Upgrade",
@@ -48,12 +54,17 @@ class AsyncSocket:
             "Sec-WebSocket-Key": key.decode(),
             "Sec-WebSocket-Version": "13",
         }
-        response = await transport.upgrade(Request("GET", path), headers)
+        response = await transport.upgrade(Request("GET", path, query), headers)
         accept = base64.b64encode(hashlib.sha1(key + _GUID).digest()).decode()
         if response.status_code != 101 or response.headers.get("Sec-WebSocket-Accept") != accept:
             await response.aclose()
             raise _core.not_a_server(transport.settings, response)
         return cls(transport, response)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the answer to the handshake."""
+        return self._response.headers
 
     async def send(self, message: dict[str, Any] | bytes) -> None:
         """Sends JSON, or bytes as they are."""
@@ -76,12 +87,16 @@ class AsyncSocket:
             raise _core.cut_short() from e
 
     async def receive(self, timeout: float | None = None) -> Any:
-        """The next message, or None when the server has closed the connection."""
+        """The next message, bytes as they are and text read as JSON, or None when
+        the server has closed the connection. One that it closed with an error
+        raises that."""
         import httpcore
 
+        until = None if timeout is None else time.monotonic() + timeout
         while not self._messages and not self._closed:
+            left = None if until is None else max(until - time.monotonic(), 0.001)
             try:
-                data = await self._stream.read(READ_SIZE, timeout)
+                data = await self._stream.read(READ_SIZE, left)
             except httpcore.TimeoutException:
                 raise _core.no_answer(self.settings, timeout) from None
             except (httpcore.NetworkError, OSError, RuntimeError):
@@ -90,31 +105,44 @@ class AsyncSocket:
                 self._closed = True
                 break
             await self._feed(data)
-        return self._messages.pop(0) if self._messages else None
+        if self._messages:
+            return self._messages.pop(0)
+        if self._failure is not None:
+            raise self._failure
+        return None
 
     async def _feed(self, data: bytes) -> None:
         import httpcore
-        from wsproto.events import CloseConnection, Ping, TextMessage
+        from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
         from wsproto.utilities import RemoteProtocolError
 
         try:
             self._frames.receive_data(data)
             for event in self._frames.events():
-                if isinstance(event, TextMessage):
-                    self._text += event.data
-                    if len(self._text) > MESSAGE_LIMIT:
-                        raise ValueError("a message is too long")
-                    if event.message_finished:
-                        self._messages.append(json.loads(self._text))
-                        self._text = ""
+                if isinstance(event, (TextMessage, BytesMessage)):
+                    self._part(event.data if isinstance(event.data, str) else bytes(event.data), event.message_finished)
                 elif isinstance(event, Ping):
                     await self._pong(self._frames.send(event.response()))
                 elif isinstance(event, CloseConnection):
                     self._closed = True
+                    self._failure = _core.close_error(event.code, event.reason or "")
         except (httpcore.NetworkError, OSError, RuntimeError):
             self._closed = True  # a pong could not be sent
         except (ValueError, RemoteProtocolError) as e:
             raise _core.unknown_answer(self.settings) from e
+
+    def _part(self, data: str | bytes, last: bool) -> None:
+        """Takes in a piece of a message."""
+        self._size += len(data)
+        if self._size > MESSAGE_LIMIT:
+            raise ValueError("a message is too long")
+        self._parts.append(data)
+        if last:
+            if isinstance(data, str):
+                self._messages.append(json.loads("".join(self._parts)))
+            else:
+                self._messages.append(b"".join(self._parts))
+            self._parts, self._size = [], 0
 
     async def _pong(self, frame: bytes) -> None:
         """Answers a ping: now, or when the write that is under way is done. To

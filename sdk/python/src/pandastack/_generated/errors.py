@@ -32,7 +32,7 @@ CATALOGUE: Dict[str, Tuple[str, int, bool, str]] = {
         "Use a method that this path has; /openapi.json lists them.",
     ),
     "request.canceled": (
-        "BadRequestError", 499, True,
+        "APIConnectionError", 499, True,
         "The client closed the connection before the answer was ready.",
     ),
     "request.timeout": (
@@ -183,6 +183,10 @@ CATALOGUE: Dict[str, Tuple[str, int, bool, str]] = {
         "BadRequestError", 400, False,
         "`pandastack doctor` says which drivers this host has, and why not the others.",
     ),
+    "preview.unreachable": (
+        "ServerError", 502, True,
+        "Start a server on this port inside the sandbox; it must listen on 0.0.0.0 or ::, not on 127.0.0.1 alone.",
+    ),
     "snapshot.incompatible": (
         "ConflictError", 409, False,
         "The snapshot was made by another runtime build, CPU or kernel; start it on a host like the one it was made on, or use a snapshot without memory, which starts anywhere.",
@@ -211,6 +215,14 @@ CATALOGUE: Dict[str, Tuple[str, int, bool, str]] = {
         "CapacityError", 507, False,
         "Free space in the blob store or on the host's disk, or delete snapshots; nothing that was stored before is harmed.",
     ),
+    "ssh_key.not_found": (
+        "NotFoundError", 404, False,
+        "List the keys with `pandastack ssh-key list`.",
+    ),
+    "quota.ssh_keys_exceeded": (
+        "QuotaError", 429, False,
+        "Delete SSH keys that are not needed (`pandastack ssh-key delete`).",
+    ),
     "quota.sandboxes_exceeded": (
         "QuotaError", 429, False,
         "Delete sandboxes that are not needed or raise the quota.",
@@ -218,6 +230,26 @@ CATALOGUE: Dict[str, Tuple[str, int, bool, str]] = {
     "quota.vcpu_exceeded": (
         "QuotaError", 429, False,
         "Ask for fewer CPUs or raise the quota.",
+    ),
+    "quota.networks_exceeded": (
+        "QuotaError", 429, False,
+        "Delete networks that are not needed or raise the quota.",
+    ),
+    "network.not_found": (
+        "NotFoundError", 404, False,
+        "Make it first with `pandastack network create`; `pandastack network list` shows those there are.",
+    ),
+    "network.exists": (
+        "ConflictError", 409, False,
+        "Use the network that exists, or choose another name.",
+    ),
+    "network.in_use": (
+        "ConflictError", 409, False,
+        "Delete its members, or let them leave it (`pandastack sandbox network set`), first.",
+    ),
+    "network.name_taken": (
+        "ConflictError", 409, False,
+        "Choose another network.name, or leave it out: a member is always <id>.internal.",
     ),
     "capacity.unavailable": (
         "CapacityError", 503, True,
@@ -232,7 +264,7 @@ CATALOGUE: Dict[str, Tuple[str, int, bool, str]] = {
         "Something this needs is not installed; `pandastack doctor` says what and how to install it.",
     ),
     "server.data_dir_locked": (
-        "ConflictError", 409, False,
+        "ServerError", 409, False,
         "Another server uses this data directory; stop it or give this one another --data-dir.",
     ),
     "server.store_unavailable": (
@@ -244,7 +276,7 @@ CATALOGUE: Dict[str, Tuple[str, int, bool, str]] = {
         "The database file is damaged; restore it from a backup or move it away to start empty. Nothing was changed.",
     ),
     "server.port_in_use": (
-        "ConflictError", 409, False,
+        "ServerError", 409, False,
         "Another program listens there; choose another --listen.",
     ),
     "client.server_unreachable": (
@@ -260,11 +292,11 @@ CATALOGUE: Dict[str, Tuple[str, int, bool, str]] = {
         "Wait for the time in Retry-After.",
     ),
     "host.not_root": (
-        "AuthError", 403, False,
+        "ServerError", 403, False,
         "Run it as root (sudo): namespaces, mounts and cgroups need it. Sandboxed code never runs as root of the host.",
     ),
     "host.kernel_feature_missing": (
-        "BadRequestError", 501, False,
+        "ServerError", 501, False,
         "`pandastack doctor` lists what the kernel must offer.",
     ),
     "host.network_unavailable": (

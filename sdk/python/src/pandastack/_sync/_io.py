@@ -43,9 +43,9 @@ class Worker:
             self._thread.join(timeout=10)
 
 
-def call(callback: Callable[[str], Any], text: str) -> None:
+def call(callback: Callable[[Any], Any], value: Any) -> None:
     """Calls a callback."""
-    callback(text)
+    callback(value)
 
 
 def in_thread(work: Callable[..., T], *args: Any) -> T:

@@ -5,18 +5,21 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, List
 
-from .. import _config
+from .. import _config, _core
 from .._core import Request
-from .._generated.models import Health, Me, Version
+from .._lazy import models
 from ..errors import PandastackError
 from . import _io
-from .resources import Sandboxes, Snapshots, Templates, Tokens
+from .resources import Sandboxes, Snapshots, SSHKeys, Templates, Tokens
 from .transport import Transport
 
 if TYPE_CHECKING:
     import httpx
+
+    from .._generated.models import Health, LSPLanguage, Me, Version
+    from .network import Networks
 
 
 class PandaStack:
@@ -59,6 +62,14 @@ class PandaStack:
         self.snapshots: Snapshots = Snapshots(transport)
         self.templates: Templates = Templates(transport)
         self.tokens: Tokens = Tokens(transport)
+        self.ssh_keys: SSHKeys = SSHKeys(transport)
+
+    @property
+    def networks(self) -> Networks:
+        """Networks that link sandboxes."""
+        from .network import Networks
+
+        return Networks(self._transport)
 
     @property
     def base_url(self) -> str:
@@ -70,15 +81,15 @@ class PandaStack:
 
     def me(self) -> Me:
         """Says who the key belongs to (AuthError)."""
-        return self._transport.call(Request("GET", ("v1", "me")), Me.from_dict)
+        return self._transport.call(Request("GET", ("v1", "me")), models.Me.from_dict)
 
     def version(self) -> Version:
         """Says what the server runs. It needs no key."""
-        return self._transport.call(Request("GET", ("version",)), Version.from_dict)
+        return self._transport.call(Request("GET", ("version",)), models.Version.from_dict)
 
     def health(self) -> Health:
         """Asks whether the server is up. It needs no key."""
-        return self._transport.call(Request("GET", ("healthz",)), Health.from_dict)
+        return self._transport.call(Request("GET", ("healthz",)), models.Health.from_dict)
 
     def ready(self) -> Health:
         """Asks whether creates are fast. One that is not there yet answers with
@@ -86,11 +97,31 @@ class PandaStack:
         from .._core import decoded
 
         try:
-            return self._transport.call(Request("GET", ("readyz",)), Health.from_dict)
+            return self._transport.call(Request("GET", ("readyz",)), models.Health.from_dict)
         except PandastackError as e:
             if e.status_code != 503 or e.response is None or e.code != "client.not_a_pandastack_server":
                 raise
-            return decoded(self._transport.settings, e.response, Health.from_dict)
+            return decoded(self._transport.settings, e.response, models.Health.from_dict)
+
+    def languages(self) -> List[str]:
+        """Gives the languages that run_code knows. A sandbox has those whose programs its template has."""
+        return (self._transport.call(Request("GET", ("v1", "repl", "languages")), models.CodeLanguages.from_dict)).languages
+
+    def lsp_languages(self) -> List[LSPLanguage]:
+        """Gives the languages for which there are language servers, and how to install those."""
+        request = Request("GET", ("v1", "lsp", "languages"))
+        return (self._transport.call(request, models.LSPLanguageList.from_dict)).languages
+
+    def prometheus_metrics(self) -> str:
+        """Gives the server's counters in the text form of Prometheus. It needs no key."""
+        response = self._transport.send(Request("GET", ("metrics",), accept="text/plain"))
+        if not _core.is_kind(response, "text/plain"):
+            raise _core.not_a_server(self._transport.settings, response)
+        return response.content.decode("utf-8", "replace")
+
+    def mcp_config(self) -> dict[str, Any]:
+        """The entry for this server in the configuration of an MCP client. It has the key in it."""
+        return _core.mcp_config(self._transport.settings, ("mcp",))
 
     def close(self) -> None:
         """Closes the connections. Calls after it fail."""
