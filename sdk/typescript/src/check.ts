@@ -4,7 +4,7 @@
  */
 
 import { isObject } from "./errors.js";
-import { SCHEMAS, type Fields, type SchemaName } from "./generated/schemas.js";
+import { SCHEMAS, type SchemaName } from "./generated/schemas.js";
 
 /** What every call takes. */
 export interface CallOptions {
@@ -47,6 +47,18 @@ export function whole(name: string, value: unknown, low = 0): number {
   return value;
 }
 
+/** Seconds that may have a fraction. */
+export function seconds(name: string, value: unknown): number {
+  if (typeof value !== "number") throw new TypeError(`${name} is a number, not ${kindOf(value)}`);
+  if (!(value >= 0) || value === Infinity) throw new RangeError(`${name} is at least 0, not ${value}`);
+  return value;
+}
+
+/** A signal: its name, with or without SIG, or its number. */
+export function signalName(value: unknown): string | number {
+  return typeof value === "number" ? whole("signal", value, 1) : text("signal", value);
+}
+
 export function choice<T extends string>(name: string, value: unknown, allowed: readonly T[]): T {
   const chosen = allowed.find((v) => v === value);
   if (chosen === undefined) throw new TypeError(`${name} is one of ${allowed.join(", ")}, not ${shown(value)}`);
@@ -84,19 +96,51 @@ function unknownOption(call: string, name: string, names: readonly string[]): Ty
   return new TypeError(`${call} has no option ${name}; ${meant ? `did you mean ${meant}?` : `there are ${names.join(", ")}`}`);
 }
 
+interface Field {
+  name: string;
+  wire: string;
+  /** Its type; #Name is another schema. */
+  kind: string;
+  required: boolean;
+}
+
+interface Fields {
+  byName: Map<string, Field>;
+  byWire: Map<string, Field>;
+}
+
+const tables = new Map<SchemaName, Fields>();
+
+/** The fields of a schema. */
+function table(schema: SchemaName): Fields {
+  let found = tables.get(schema);
+  if (!found) {
+    const fields = SCHEMAS[schema].split(" ").filter(Boolean).map((text) => {
+      const [wire, kind] = text.split(":") as [string, string];
+      return { name: camel(wire), wire, kind: kind.replace("!", ""), required: kind.endsWith("!") };
+    });
+    found = { byName: new Map(fields.map((f) => [f.name, f])), byWire: new Map(fields.map((f) => [f.wire, f])) };
+    tables.set(schema, found);
+  }
+  return found;
+}
+
+function camel(wire: string): string {
+  return wire.replace(/_([a-z0-9])/g, (_, c: string) => c.toUpperCase());
+}
+
 /** The names of a schema's fields. */
 export function fieldsOf(schema: SchemaName): string[] {
-  return Object.keys(SCHEMAS[schema]);
+  return [...table(schema).byName.keys()];
 }
 
 /** The body of a request: those of a value's fields that the schema has, as they are named on the wire. */
 export function encode(schema: SchemaName, value: object): Record<string, unknown> {
-  const fields: Fields = SCHEMAS[schema];
+  const { byName } = table(schema);
   const out: Record<string, unknown> = {};
   for (const [name, field] of Object.entries(value)) {
-    if (field === undefined || !Object.hasOwn(fields, name)) continue;
-    const [wire, kind] = fields[name]!;
-    out[wire] = encodeField(name, field, kind);
+    const known = field === undefined ? undefined : byName.get(name);
+    if (known) out[known.wire] = encodeField(name, field, known.kind);
   }
   return out;
 }
@@ -159,11 +203,11 @@ export function words(name: string, value: unknown): string[] {
  */
 export function decode<T>(schema: SchemaName, value: unknown): T {
   if (!isObject(value)) throw new TypeError(`${schema} is an object`);
-  const byWire = wireFields(schema);
+  const { byWire } = table(schema);
   const out: Record<string, unknown> = {};
   for (const [wire, field] of Object.entries(value)) {
     const known = byWire.get(wire);
-    const name = known?.name ?? wire.replace(/_([a-z0-9])/g, (_, c: string) => c.toUpperCase());
+    const name = known?.name ?? camel(wire);
     if (known && field === null && !known.required) continue;
     // Defined rather than set, so that the name __proto__ is like any other.
     Object.defineProperty(out, name, {
@@ -177,24 +221,6 @@ export function decode<T>(schema: SchemaName, value: unknown): T {
     if (required && !Object.hasOwn(out, name)) throw new TypeError(`${schema} has no ${wire}`);
   }
   return out as T;
-}
-
-interface WireField {
-  name: string;
-  kind: string;
-  required: boolean;
-}
-
-const wireTables = new Map<SchemaName, Map<string, WireField>>();
-
-function wireFields(schema: SchemaName): Map<string, WireField> {
-  let table = wireTables.get(schema);
-  if (!table) {
-    table = new Map();
-    for (const [name, [wire, kind, required]] of Object.entries(SCHEMAS[schema] as Fields)) table.set(wire, { name, kind, required });
-    wireTables.set(schema, table);
-  }
-  return table;
 }
 
 function decodeField(name: string, value: unknown, kind: string): unknown {

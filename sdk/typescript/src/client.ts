@@ -4,9 +4,10 @@ import * as check from "./check.js";
 import type { CallOptions } from "./check.js";
 import { settings, type ClientOptions } from "./config.js";
 import { PandaStackError } from "./errors.js";
-import type { Health, Me, Version } from "./generated/models.js";
+import type { CodeLanguages, Health, LSPLanguage, LSPLanguageList, Me, Version } from "./generated/models.js";
+import { Networks, SSHKeys } from "./network.js";
 import { Sandboxes, Snapshots, Templates, Tokens } from "./resources.js";
-import { Transport, unknownAnswer, type Request } from "./transport.js";
+import { Transport, unknownAnswer, type McpConfig, type Request } from "./transport.js";
 
 /**
  * Talks to one server with one key. It sends nothing until it is used, and has
@@ -18,6 +19,8 @@ export class PandaStack {
   readonly snapshots: Snapshots;
   readonly templates: Templates;
   readonly tokens: Tokens;
+  readonly networks: Networks;
+  readonly sshKeys: SSHKeys;
 
   constructor(options: ClientOptions = {}) {
     this.#transport = new Transport(settings(options));
@@ -25,6 +28,8 @@ export class PandaStack {
     this.snapshots = new Snapshots(this.#transport);
     this.templates = new Templates(this.#transport);
     this.tokens = new Tokens(this.#transport);
+    this.networks = new Networks(this.#transport);
+    this.sshKeys = new SSHKeys(this.#transport);
   }
 
   /** The address of the server. */
@@ -45,6 +50,28 @@ export class PandaStack {
   /** Asks whether the server is up. It needs no key. */
   async health(options?: CallOptions): Promise<Health> {
     return this.#transport.call("Health", get(["healthz"], "health", options));
+  }
+
+  /** Gives the languages that code contexts know. A sandbox runs those whose programs its template has. */
+  async languages(options?: CallOptions): Promise<string[]> {
+    return (await this.#transport.call<CodeLanguages>("CodeLanguages", get(["v1", "repl", "languages"], "languages", options))).languages;
+  }
+
+  /** Gives the languages that there can be a language server for. */
+  async lspLanguages(options?: CallOptions): Promise<LSPLanguage[]> {
+    return (await this.#transport.call<LSPLanguageList>("LSPLanguageList", get(["v1", "lsp", "languages"], "lspLanguages", options))).languages;
+  }
+
+  /** Gives the server's counters in the text form of Prometheus. It needs no key. */
+  async prometheusMetrics(options?: CallOptions): Promise<string> {
+    const answer = await this.#transport.send({ ...get(["metrics"], "prometheusMetrics", options), accept: "text/plain" });
+    if (answer.kind !== "text/plain") throw answer.unexpected();
+    return answer.text();
+  }
+
+  /** The entry for this server in the configuration of an MCP client: its tools make sandboxes and work in them. It has the key in it. */
+  mcpConfig(): McpConfig {
+    return this.#transport.mcp(["mcp"]);
   }
 
   /**

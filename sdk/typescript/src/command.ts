@@ -16,19 +16,23 @@ export interface CommandOptions extends CallOptions {
   env?: Record<string, string> | undefined;
   /** Default the sandbox's user. */
   user?: string | undefined;
+  /** A name to find the process by, beside its number. */
+  tag?: string | undefined;
 }
 
 export interface StreamOptions extends CommandOptions {
   /** What the command reads; default nothing. */
   stdin?: string | Uint8Array | undefined;
+  /** Leave its input open, for what processes.sendStdin writes later. */
+  keepStdin?: boolean | undefined;
 }
 
 export interface ExecOptions extends StreamOptions, AwaitedCallbacks {}
 
 export interface AwaitedCallbacks {
   /** Called with text as it is written. The next piece waits for a promise. */
-  onStdout?: ((text: string) => void | Promise<void>) | undefined;
-  onStderr?: ((text: string) => void | Promise<void>) | undefined;
+  onStdout?: ((text: string) => unknown) | undefined;
+  onStderr?: ((text: string) => unknown) | undefined;
 }
 
 export interface BackgroundOptions extends CommandOptions, ProcessCallbacks {}
@@ -42,22 +46,22 @@ export interface Said<O> {
   options: O & CallOptions;
 }
 
-const RUN = ["timeoutSeconds", "cwd", "env", "user"];
+const RUN = ["timeoutSeconds", "cwd", "env", "user", "tag"];
 
 export function said<O extends StreamOptions>(call: string, cmd: Command, rest: Rest<O>, more: string[]): Said<O> {
   const [args, given] = Array.isArray(rest[0]) || rest.length > 1 ? rest : [undefined, rest[0]];
   const options = check.options(call, (typeof given === "number" ? { timeoutSeconds: given } : given) as O | undefined, [...RUN, ...more]);
-  const { timeoutSeconds, cwd, env, user, stdin } = options;
+  const { timeoutSeconds, cwd, env, user, tag, stdin, keepStdin } = options;
   const body = program(cmd, args);
   if (timeoutSeconds !== undefined) {
-    if (typeof timeoutSeconds !== "number") throw new TypeError(`timeoutSeconds is a number, not ${check.kindOf(timeoutSeconds)}`);
-    if (!(timeoutSeconds >= 0) || timeoutSeconds === Infinity) throw new RangeError(`timeoutSeconds is at least 0, not ${timeoutSeconds}`);
-    body["timeout_seconds"] = timeoutSeconds;
+    body["timeout_seconds"] = check.seconds("timeoutSeconds", timeoutSeconds);
   }
   if (cwd !== undefined) body["cwd"] = check.path("cwd", cwd);
   if (env !== undefined) body["env"] = check.labels("env", env);
   if (user !== undefined) body["user"] = check.text("user", user);
+  if (tag !== undefined) body["tag"] = check.text("tag", tag);
   if (stdin !== undefined) body["stdin"] = input(stdin);
+  if (keepStdin !== undefined) body["keep_stdin"] = keepStdin;
   return { body, options };
 }
 

@@ -34,37 +34,47 @@ export function connectNode(
   const accept = crypto.createHash("sha1").update(key + GUID).digest("base64");
   return new Promise((resolve, reject) => {
     const handshake = { connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13", "sec-websocket-key": key };
-    const request = http.request(url, { method: "GET", headers: { ...headers, ...handshake } });
+    // A connection of its own: one that was kept from before may just be closing.
+    const request = http.request(url, { method: "GET", headers: { ...headers, ...handshake }, agent: false });
     const stop = () => request.destroy(new Error("the connection was not made in time"));
     signal.addEventListener("abort", stop, { once: true });
     request.on("error", reject);
+    let answered = false;
+    request.on("close", () => {
+      if (!answered) reject(new Error("the connection ended before the answer did"));
+    });
     request.on("response", (answer) => {
+      answered = true;
       collect(answer, REFUSAL_LIMIT).then(resolve, reject);
     });
     request.on("upgrade", (answer, socket, head) => {
+      answered = true;
       signal.removeEventListener("abort", stop);
       if (answer.headers["sec-websocket-accept"] !== accept) {
         socket.destroy();
         reject(new Error("the server does not speak WebSocket"));
         return;
       }
-      resolve(new NodeChannel(socket, head, listener));
+      resolve(new NodeChannel(socket, head, listener, Number(answer.headers["x-process-id"]) || undefined));
     });
     request.end();
   });
 }
 
 class NodeChannel implements Channel {
+  readonly pid: number | undefined;
   readonly #socket: NodeSocket;
   readonly #listener: Listener;
   readonly #decoder = new TextDecoder();
   #unread: Uint8Array;
   #fragments: Uint8Array[] = [];
   #fragmentsSize = 0;
+  #binary = false;
   #ended = false;
   #paused = false;
 
-  constructor(socket: NodeSocket, head: Uint8Array, listener: Listener) {
+  constructor(socket: NodeSocket, head: Uint8Array, listener: Listener, pid: number | undefined) {
+    this.pid = pid;
     this.#socket = socket;
     this.#listener = listener;
     this.#unread = new Uint8Array(0);
@@ -162,6 +172,7 @@ class NodeChannel implements Channel {
       case CONTINUATION:
       case TEXT:
       case BINARY:
+        if (opcode !== CONTINUATION) this.#binary = opcode === BINARY;
         this.#fragments.push(payload.slice());
         this.#fragmentsSize += payload.length;
         if (final) this.#deliver();
@@ -174,7 +185,7 @@ class NodeChannel implements Channel {
     const message = joined(this.#fragments, this.#fragmentsSize);
     this.#fragments = [];
     this.#fragmentsSize = 0;
-    this.#listener.message(this.#decoder.decode(message));
+    this.#listener.message(this.#binary ? message : this.#decoder.decode(message));
   }
 }
 

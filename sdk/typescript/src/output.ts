@@ -71,26 +71,33 @@ class Tail {
   }
 }
 
+/** Bytes that wait for someone who iterates, before the sender is asked to wait. */
+export const QUEUE_LIMIT = 1 << 20;
 /** What each piece costs beside its bytes, so that many small ones count too. */
 const PIECE_COST = 256;
 
 /** Pieces that wait to be read, the first first. */
-export class Queue {
-  #pieces: (Output | undefined)[] = [];
+export class Queue<T> {
+  readonly #bytesOf: (piece: T) => number;
+  #pieces: (T | undefined)[] = [];
   #first = 0;
   /** What they take, in bytes. */
   size = 0;
 
-  push(piece: Output): void {
-    this.#pieces.push(piece);
-    this.size += piece.data.length + PIECE_COST;
+  constructor(bytesOf: (piece: T) => number) {
+    this.#bytesOf = bytesOf;
   }
 
-  shift(): Output | undefined {
+  push(piece: T): void {
+    this.#pieces.push(piece);
+    this.size += this.#bytesOf(piece) + PIECE_COST;
+  }
+
+  shift(): T | undefined {
     const piece = this.#pieces[this.#first];
-    if (!piece) return undefined;
+    if (piece === undefined) return undefined;
     this.#pieces[this.#first++] = undefined;
-    this.size -= piece.data.length + PIECE_COST;
+    this.size -= this.#bytesOf(piece) + PIECE_COST;
     if (this.#first > 1024 && this.#first * 2 > this.#pieces.length) {
       this.#pieces = this.#pieces.slice(this.#first);
       this.#first = 0;
@@ -99,9 +106,14 @@ export class Queue {
   }
 }
 
+/** Pieces of output that wait to be read. */
+export const outputQueue = (): Queue<Output> => new Queue((piece) => piece.data.length);
+
 /** Reads the events of one command: pieces of output, then how it ended. */
 export class Collector {
   pid: number | undefined;
+  /** Bytes of earlier output that the server no longer had. */
+  skipped = 0;
   result: ExecResult | undefined;
   readonly #tails = { stdout: new Tail(), stderr: new Tail() };
   readonly #decoders = {
@@ -119,6 +131,7 @@ export class Collector {
       return { stream, data, text: this.#decoders[stream].decode(data, { stream: true }) };
     }
     if (stream === "start" && typeof event["pid"] === "number") this.pid = event["pid"];
+    if (stream === "start" && typeof event["skipped"] === "number") this.skipped = event["skipped"];
     if (stream === "exit") this.result = this.#result(event["result"]);
     return undefined;
   }
@@ -130,15 +143,15 @@ export class Collector {
   }
 }
 
-function fromBase64(text: unknown): Uint8Array {
-  if (typeof text !== "string") throw new TypeError("output is base64");
+export function fromBase64(text: unknown): Uint8Array {
+  if (typeof text !== "string") throw new TypeError("bytes are base64");
   const native = (Uint8Array as unknown as { fromBase64?: (text: string) => Uint8Array }).fromBase64;
   if (native) return native(text);
   let raw: string;
   try {
     raw = atob(text);
   } catch (e) {
-    throw new TypeError("output is base64", { cause: e });
+    throw new TypeError("bytes are base64", { cause: e });
   }
   const out = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i++) out[i] = raw.charCodeAt(i);

@@ -45,6 +45,7 @@ export interface NodeRequest {
   on(event: "upgrade", listener: (answer: NodeAnswer, socket: NodeSocket, head: Uint8Array) => void): void;
   on(event: "response", listener: (answer: NodeAnswer) => void): void;
   on(event: "error", listener: (error: Error) => void): void;
+  on(event: "close", listener: () => void): void;
   end(body?: string): void;
   destroy(error?: Error): void;
 }

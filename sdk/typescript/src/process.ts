@@ -1,14 +1,14 @@
 /** Commands that run beside the caller. */
 
+import * as check from "./check.js";
 import type { CallOptions } from "./check.js";
+import { Condition } from "./condition.js";
 import { NotFoundError, TimeoutError } from "./errors.js";
-import { Collector, KEPT, Queue, type ExecResult, type Output } from "./output.js";
+import { Collector, KEPT, QUEUE_LIMIT, outputQueue, type ExecResult, type Output } from "./output.js";
 import { connect, type Channel } from "./socket.js";
 import { eventError } from "./stream.js";
 import { SLOW_MS, cutShort, noAnswer, transportError, unknownAnswer, type Request, type Transport } from "./transport.js";
 
-/** Bytes that wait for someone who iterates, before the sender is asked to wait. */
-const QUEUE_LIMIT = 1 << 20;
 const STDIN_CHUNK = 32 << 10;
 
 export interface ProcessCallbacks {
@@ -31,9 +31,9 @@ export class Process implements AsyncIterable<Output>, AsyncDisposable {
   readonly #transport: Transport;
   readonly #callbacks: ProcessCallbacks;
   readonly #collector = new Collector();
-  readonly #changed = new Set<() => void>();
+  readonly #changed = new Condition();
   #channel!: Channel;
-  readonly #queue = new Queue();
+  readonly #queue = outputQueue();
   #iterating = 0;
   #failure: unknown;
   #runs = false;
@@ -44,15 +44,18 @@ export class Process implements AsyncIterable<Output>, AsyncDisposable {
     this.#callbacks = callbacks;
   }
 
-  /** @internal */
-  static async start(transport: Transport, r: Request, callbacks: ProcessCallbacks): Promise<Process> {
+  /**
+   * Starts a command, or attaches to one: first is what is said first.
+   * @internal
+   */
+  static async open(transport: Transport, r: Request, first: object, callbacks: ProcessCallbacks): Promise<Process> {
     const process = new Process(transport, callbacks);
-    process.#channel = await connect(transport, { ...r, json: undefined }, {
-      message: (message) => process.#take(message),
+    process.#channel = await connect(transport, r, "pds-exec", {
+      message: (message) => process.#take(message as string), // it has only these
       closed: (cause) => process.#end(cause),
     });
     try {
-      await process.#send(JSON.stringify({ type: "start", exec: r.json }));
+      await process.#send(JSON.stringify(first));
       await process.#started(r);
     } catch (e) {
       process.close();
@@ -65,7 +68,7 @@ export class Process implements AsyncIterable<Output>, AsyncDisposable {
   async #started(options: CallOptions): Promise<void> {
     const limit = options.timeoutMs ?? Math.max(this.#transport.settings.timeoutMs, SLOW_MS);
     const running = () => this.#ended || this.#runs;
-    if (!(await this.#until(running, limit, options.signal))) throw noAnswer(this.#transport.settings, limit);
+    if (!(await this.#changed.until(running, limit, options.signal))) throw noAnswer(this.#transport.settings, limit);
     if (this.#ended && !this.result) throw this.#failure;
   }
 
@@ -96,7 +99,7 @@ export class Process implements AsyncIterable<Output>, AsyncDisposable {
     }
     if (output) this.#give(output);
     if (this.result) this.#end();
-    this.#notify();
+    this.#changed.notify();
   }
 
   #give(output: Output): void {
@@ -125,46 +128,14 @@ export class Process implements AsyncIterable<Output>, AsyncDisposable {
     this.#ended = true;
     this.#failure ??= cutShort(cause);
     this.#channel?.close();
-    this.#notify();
-  }
-
-  #notify(): void {
-    const waiting = [...this.#changed];
-    this.#changed.clear();
-    for (const tell of waiting) tell();
-  }
-
-  /** Waits until a condition holds; false if it does not in time. */
-  async #until(holds: () => boolean, ms = Infinity, signal?: AbortSignal): Promise<boolean> {
-    const deadline = Date.now() + ms;
-    while (!holds()) {
-      signal?.throwIfAborted();
-      const left = deadline - Date.now();
-      if (left <= 0) return false;
-      await this.#change(left, signal);
-    }
-    return true;
-  }
-
-  #change(ms: number, signal: AbortSignal | undefined): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = ms < 2 ** 31 ? setTimeout(() => tell(), ms) : undefined;
-      const tell = () => {
-        clearTimeout(timer);
-        this.#changed.delete(tell);
-        signal?.removeEventListener("abort", tell);
-        resolve();
-      };
-      this.#changed.add(tell);
-      signal?.addEventListener("abort", tell);
-    });
+    this.#changed.notify();
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Output, void, undefined> {
     this.#iterating++;
     try {
       for (;;) {
-        await this.#until(() => this.#queue.size > 0 || this.#ended);
+        await this.#changed.until(() => this.#queue.size > 0 || this.#ended);
         const output = this.#queue.shift();
         if (!output) break;
         if (this.#queue.size <= QUEUE_LIMIT && !this.#ended) this.#channel.resume();
@@ -182,7 +153,7 @@ export class Process implements AsyncIterable<Output>, AsyncDisposable {
    * TimeoutError and the command goes on.
    */
   async wait({ timeoutMs, signal }: CallOptions = {}): Promise<ExecResult> {
-    if (!(await this.#until(() => this.#ended, timeoutMs, signal))) {
+    if (!(await this.#changed.until(() => this.#ended, timeoutMs, signal))) {
       throw new TimeoutError(`the command did not end within ${timeoutMs! / 1000} s`, {
         code: "request.timeout",
         hint: "It goes on; wait again, or kill() it.",
@@ -206,15 +177,17 @@ export class Process implements AsyncIterable<Output>, AsyncDisposable {
 
   /** Ends the command at once. One that has ended is left alone. */
   async kill(): Promise<void> {
-    await this.#signal("SIGKILL");
+    await this.signal("SIGKILL");
   }
 
   /** Asks the command to end (SIGTERM). One that has ended is left alone. */
   async terminate(): Promise<void> {
-    await this.#signal("SIGTERM");
+    await this.signal("SIGTERM");
   }
 
-  async #signal(signal: string): Promise<void> {
+  /** Sends the command a signal, by name or number. One that has ended is left alone. */
+  async signal(signal: string | number): Promise<void> {
+    check.signalName(signal);
     if (!this.#ended) await this.#send(JSON.stringify({ type: "signal", signal }));
   }
 

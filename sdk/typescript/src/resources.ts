@@ -18,7 +18,7 @@ import type {
   VolumeMount,
 } from "./generated/models.js";
 import { Sandbox, type ForkOptions, type ForkTree, type ForkTreeOptions, type PromoteOptions } from "./sandbox.js";
-import { SLOW_MS, type Request, type Transport } from "./transport.js";
+import { SLOW_MS, newName, type Request, type Transport } from "./transport.js";
 
 const PAGE = 500;
 const STATES = ["creating", "running", "paused", "hibernated", "deleting", "failed"] as const;
@@ -75,7 +75,7 @@ export class Sandboxes {
       fromSnapshot: fromSnapshot === undefined ? undefined : check.identifier("fromSnapshot", fromSnapshot),
       volumes: Array.isArray(volumes) ? volumes.map((v) => (typeof v === "string" ? { name: v } : v)) : volumes,
     });
-    const idempotencyKey = newKey();
+    const idempotencyKey = newName();
     const request = { method: "POST", path: ["v1", "sandboxes"], json, idempotencyKey, signal, timeoutMs, atLeastMs: SLOW_MS };
     return new Sandbox(this.#transport, await this.#transport.call("Sandbox", request));
   }
@@ -252,11 +252,6 @@ export async function listSnapshots(transport: Transport, options?: ListSnapshot
     const list = check.decode<SnapshotList>("SnapshotList", page);
     return [list.snapshots, list.nextPage];
   });
-}
-
-/** A key that no other request has. */
-function newKey(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Reads a list page by page. */

@@ -3,28 +3,39 @@
 import * as check from "./check.js";
 import type { CallOptions } from "./check.js";
 import { PandaStack } from "./client.js";
+import { CodeStream, Contexts, RUN_CODE, codeRun, runRequest, type CodeCallbacks, type CodeRun, type RunCodeOptions } from "./code.js";
 import { said, type BackgroundOptions, type Command, type ExecOptions, type Rest, type Said, type StreamOptions } from "./command.js";
 import { NotFoundError, isObject } from "./errors.js";
 import { Filesystem } from "./filesystem.js";
 import {
   SandboxFields,
+  type CodeLanguages,
   type CreateSnapshot,
   type Fork,
   type ForkTreeRecord,
   type Lifecycle,
   type LogLine,
   type Metrics,
+  type MetricsSeries,
+  type Preview,
+  type PreviewURL,
   type Promoted,
+  type SSHInfo,
   type SandboxEvent,
   type SandboxRecord,
   type Snapshot,
   type Timeline,
   type Tree,
 } from "./generated/models.js";
+import { Git } from "./git.js";
+import { LanguageServer } from "./lsp.js";
+import { Ports, SandboxNetwork, portOf } from "./network.js";
 import { result, type ExecResult } from "./output.js";
 import { Process } from "./process.js";
+import { Processes } from "./processes.js";
+import { Terminal, type TerminalOptions } from "./terminal.js";
 import { ExecStream, Stream } from "./stream.js";
-import { FETCH_PATIENCE_MS, SILENCE_MS, SLOW_MS, unknownAnswer, type Request, type Transport } from "./transport.js";
+import { FETCH_PATIENCE_MS, SILENCE_MS, SLOW_MS, unknownAnswer, type McpConfig, type Request, type Transport } from "./transport.js";
 import { listSnapshots, type CreateOptions, type ListOptions } from "./resources.js";
 
 type LogStream = "stdout" | "stderr" | "both";
@@ -45,6 +56,18 @@ export interface EventsOptions extends CallOptions {
   since?: number | string | Date | undefined;
   /** Go on with new events. */
   follow?: boolean | undefined;
+}
+
+export interface MetricsSeriesOptions extends CallOptions {
+  /** How far back: seconds, or text such as 15m; default 1h, which is all that is kept. */
+  range?: number | string | undefined;
+  /** Time between two samples, in steps of ten seconds; default 10. */
+  step?: number | string | undefined;
+}
+
+export interface PreviewTokenOptions extends CallOptions {
+  /** How long it is good for; default 3600, at most seven days. */
+  ttlSeconds?: number | undefined;
 }
 
 export interface ForkOptions extends Omit<Fork, "count" | "checkpoint">, CallOptions {
@@ -104,6 +127,16 @@ export class Sandbox extends SandboxFields implements AsyncDisposable {
   #record: SandboxRecord;
   /** The files of the sandbox. */
   readonly filesystem: Filesystem;
+  /** Its processes, whoever started them. */
+  readonly processes: Processes;
+  /** Interpreters that keep what code defines. */
+  readonly contexts: Contexts;
+  /** The git repositories in it. */
+  readonly git: Git;
+  /** What it may reach, and what it has contacted. */
+  readonly network: SandboxNetwork;
+  /** Its ports, and who may open their previews. */
+  readonly ports: Ports;
   /** run is another name of exec. */
   readonly commands: { run: Sandbox["exec"] };
 
@@ -113,6 +146,11 @@ export class Sandbox extends SandboxFields implements AsyncDisposable {
     this.#transport = transport;
     this.#record = record;
     this.filesystem = new Filesystem(transport, record.id);
+    this.processes = new Processes(transport, record.id);
+    this.contexts = new Contexts(transport, record.id);
+    this.git = new Git(transport, record.id);
+    this.network = new SandboxNetwork(transport, record.id);
+    this.ports = new Ports(transport, record.id);
     this.commands = { run: this.exec.bind(this) };
   }
 
@@ -157,7 +195,7 @@ export class Sandbox extends SandboxFields implements AsyncDisposable {
   async exec(cmd: Command, options?: ExecOptions | number): Promise<ExecResult>;
   async exec(cmd: Command, args: readonly string[] | undefined, options?: ExecOptions | number): Promise<ExecResult>;
   async exec(cmd: Command, ...rest: Rest<ExecOptions>): Promise<ExecResult> {
-    const run = said<ExecOptions>("exec", cmd, rest, ["stdin", "onStdout", "onStderr"]);
+    const run = said<ExecOptions>("exec", cmd, rest, ["stdin", "keepStdin", "onStdout", "onStderr"]);
     const { onStdout, onStderr } = run.options;
     check.callback("onStdout", onStdout);
     check.callback("onStderr", onStderr);
@@ -190,7 +228,7 @@ export class Sandbox extends SandboxFields implements AsyncDisposable {
   execStream(cmd: Command, options?: StreamOptions | number): ExecStream;
   execStream(cmd: Command, args: readonly string[] | undefined, options?: StreamOptions | number): ExecStream;
   execStream(cmd: Command, ...rest: Rest<StreamOptions>): ExecStream {
-    return this.#stream(said<StreamOptions>("execStream", cmd, rest, ["stdin"]));
+    return this.#stream(said<StreamOptions>("execStream", cmd, rest, ["stdin", "keepStdin"]));
   }
 
   #stream({ body, options: { signal, timeoutMs } }: Said<StreamOptions>): ExecStream {
@@ -208,8 +246,82 @@ export class Sandbox extends SandboxFields implements AsyncDisposable {
     const { onStdout, onStderr, signal, timeoutMs } = options;
     check.callback("onStdout", onStdout);
     check.callback("onStderr", onStderr);
-    const request = { method: "GET", path: this.#path("exec", "ws"), json: { ...body, background: true }, signal, timeoutMs };
-    return Process.start(this.#transport, request, { onStdout, onStderr });
+    const request = { method: "GET", path: this.#path("exec", "ws"), signal, timeoutMs };
+    return Process.open(this.#transport, request, { type: "start", exec: { ...body, background: true } }, { onStdout, onStderr });
+  }
+
+  /**
+   * Opens a terminal, or attaches to one that is there. signal and timeoutMs are
+   * about the opening only.
+   */
+  async pty(options: TerminalOptions = {}): Promise<Terminal> {
+    return Terminal.open(this.#transport, this.processes, this.#path("exec", "pty"), options);
+  }
+
+  // Code
+
+  /**
+   * Runs code in a context and waits for it: state stays from one call to the
+   * next. A string instead of options is the language. An error that the code
+   * raises is in the run, and no error of the call. Aborting the call interrupts
+   * the code.
+   */
+  async runCode(code: string, options?: string | (RunCodeOptions & CodeCallbacks)): Promise<CodeRun> {
+    const given = typeof options === "string" ? { language: options } : options;
+    const all = check.options<RunCodeOptions & CodeCallbacks>("runCode", given, [...RUN_CODE, ...CALLBACKS]);
+    const { onStdout, onStderr, onResult, onError, ...rest } = all;
+    for (const name of CALLBACKS) check.callback(name, all[name]);
+    if (!onStdout && !onStderr && !onResult && !onError) return this.#bufferedCode(code, rest);
+    const stream = this.#codeStream(code, rest);
+    for await (const { type, text = "", result, exception } of stream) {
+      if (type === "stdout") await onStdout?.(text);
+      if (type === "stderr") await onStderr?.(text);
+      if (result) await onResult?.(result);
+      if (exception) await onError?.(exception);
+    }
+    return stream.run;
+  }
+
+  async #bufferedCode(code: string, options: RunCodeOptions): Promise<CodeRun> {
+    const json = runRequest(code, options);
+    const { timeoutSeconds, timeoutMs, signal } = options;
+    const grace = Math.max(this.#transport.settings.timeoutMs, SILENCE_MS);
+    const limit = timeoutMs ?? (timeoutSeconds ? timeoutSeconds * 1000 + grace : Infinity);
+    const long = limit > FETCH_PATIENCE_MS;
+    const via = long ? this.#transport.patient() : undefined;
+    if (long && !via) return this.#codeStream(code, options).wait();
+    const request = { method: "POST", path: this.#path("code"), json, timeoutMs: limit, signal };
+    return this.#transport.read(await this.#transport.send(request, via), codeRun);
+  }
+
+  /**
+   * Runs code in a context and gives what comes of it, as it comes. The code
+   * starts when the first event is asked for; leaving the loop interrupts it.
+   */
+  runCodeStream(code: string, options?: string | RunCodeOptions): CodeStream {
+    const given = typeof options === "string" ? { language: options } : options;
+    return this.#codeStream(code, check.options<RunCodeOptions>("runCodeStream", given, RUN_CODE));
+  }
+
+  #codeStream(code: string, options: RunCodeOptions): CodeStream {
+    const { signal, timeoutMs } = options;
+    const json = { ...runRequest(code, options), stream: true };
+    return new CodeStream(this.#transport, { method: "POST", path: this.#path("code"), json, signal, timeoutMs, atLeastMs: SLOW_MS });
+  }
+
+  /** Gives the languages that the sandbox can run. */
+  async languages(options?: CallOptions): Promise<string[]> {
+    return (await this.#transport.call<CodeLanguages>("CodeLanguages", this.#request("GET", ["code", "languages"], "languages", options))).languages;
+  }
+
+  /** Connects to the language server of a language. ConflictError (lsp.not_installed) says how to install one. */
+  async lsp(language: string, options?: CallOptions): Promise<LanguageServer> {
+    return LanguageServer.open(this.#transport, this.#path("lsp", check.identifier("language", language)), options);
+  }
+
+  /** The entry for this sandbox in the configuration of an MCP client: its tools work in it. It has the key in it. */
+  mcpConfig(): McpConfig {
+    return this.#transport.mcp(this.#path("mcp"));
   }
 
   // What it says of itself
@@ -267,6 +379,13 @@ export class Sandbox extends SandboxFields implements AsyncDisposable {
   /** Says what the sandbox uses now. */
   async metrics(options?: CallOptions): Promise<Metrics> {
     return this.#transport.call("Metrics", this.#request("GET", ["metrics"], "metrics", options));
+  }
+
+  /** Says what the sandbox used over the last while, at most an hour, without waking it. */
+  async metricsSeries(options?: MetricsSeriesOptions): Promise<MetricsSeries> {
+    const { range, step, signal, timeoutMs } = check.options("metricsSeries", options, ["range", "step"]);
+    const query = { range: span("range", range), step: span("step", step) };
+    return this.#transport.call("MetricsSeries", { method: "GET", path: ["v1", "metrics", "sandbox", this.#record.id], query, signal, timeoutMs });
   }
 
   /** Reads the record again. */
@@ -327,6 +446,42 @@ export class Sandbox extends SandboxFields implements AsyncDisposable {
   /** Lets the sandbox go to sleep after so many seconds without use; 0 is never. */
   async setIdle(seconds: number, options?: CallOptions): Promise<Lifecycle> {
     return this.setLifecycle({ ...options, idleSeconds: check.whole("seconds", seconds) });
+  }
+
+  // How it reaches and is reached
+
+  /** Gives the address at which browsers find a port of the sandbox. */
+  async previewUrl(port: number, options?: CallOptions): Promise<string> {
+    const request = this.#request("POST", ["preview"], "previewUrl", options);
+    return (await this.#transport.call<Preview>("Preview", { ...request, json: { port: portOf(port) } })).url;
+  }
+
+  /** Gives the addresses of these ports, or of all that something listens on, by port. */
+  async previewUrls(ports?: readonly number[], options?: CallOptions): Promise<Record<number, string>> {
+    if (ports !== undefined && !Array.isArray(ports)) throw new TypeError(`ports is an array of numbers, not ${check.kindOf(ports)}`);
+    const found = ports
+      ? await Promise.all(ports.map(async (port) => [port, await this.previewUrl(port, options)] as const))
+      : (await this.ports.list(options)).filter((p) => p.listening).map((p) => [p.port, p.url] as const);
+    return Object.fromEntries(found);
+  }
+
+  /** Gives an address of a port, private ones too, that works until it expires. A number is ttlSeconds. */
+  async signedPreviewUrl(port: number, options?: PreviewTokenOptions | number): Promise<string> {
+    return (await this.previewToken(port, options)).url;
+  }
+
+  /** Makes a token that opens the preview of a port until it expires, and an address with it. A number is ttlSeconds. */
+  async previewToken(port: number, options?: PreviewTokenOptions | number): Promise<PreviewURL> {
+    const given = typeof options === "number" ? { ttlSeconds: options } : options;
+    const { ttlSeconds, signal, timeoutMs } = check.options<PreviewTokenOptions>("previewToken", given, ["ttlSeconds"]);
+    const json: Record<string, number> = { port: portOf(port) };
+    if (ttlSeconds !== undefined) json["ttl_seconds"] = check.whole("ttlSeconds", ttlSeconds, 1);
+    return this.#transport.call("PreviewURL", { method: "POST", path: this.#path("preview-token"), json, signal, timeoutMs });
+  }
+
+  /** Says how to reach the sandbox by SSH, with a key that client.sshKeys has. */
+  async ssh(options?: CallOptions): Promise<SSHInfo> {
+    return this.#transport.call("SSHInfo", this.#request("GET", ["ssh"], "ssh", options));
   }
 
   // Copies of it
@@ -451,6 +606,14 @@ export class Sandbox extends SandboxFields implements AsyncDisposable {
     this.#record = record;
     return this;
   }
+}
+
+const CALLBACKS = ["onStdout", "onStderr", "onResult", "onError"] as const;
+
+/** A time span as the server takes it. */
+function span(name: string, value: number | string | undefined): string | undefined {
+  if (value === undefined) return undefined;
+  return typeof value === "number" ? String(check.whole(name, value, 1)) : check.text(name, value);
 }
 
 /** Tells options from metadata: labels are strings, and so is only one of the options. */

@@ -1,7 +1,8 @@
 /**
- * The connection to a command that runs beside the caller.
+ * Connections to what runs beside the caller: commands, terminals, language
+ * servers.
  *
- * It is a WebSocket, because only that carries standard input. Node 20 has no
+ * They are WebSockets, because only those carry input too. Node 20 has no
  * stable one, and the others tell neither why a server refused nor let a slow
  * reader slow the sender down; so Node has the small client of nodesocket.ts,
  * and Bun, Deno and browsers have their own. No package is needed for either.
@@ -14,6 +15,8 @@ import { Deadline, SLOW_MS, answerError, noAnswer, transportError, type Request,
 
 /** An open connection. */
 export interface Channel {
+  /** Number of the process behind it, where the server said it and this runtime lets it be read. */
+  readonly pid?: number | undefined;
   send(data: string | Uint8Array): Promise<void>;
   close(): void;
   /** Lets the server wait with more, where that can be said. */
@@ -23,12 +26,15 @@ export interface Channel {
 
 /** What becomes of a connection. closed is called once, and last. */
 export interface Listener {
-  message(text: string): void;
+  message(data: string | Uint8Array): void;
   closed(cause?: unknown): void;
 }
 
+/** The subprotocols of the server. */
+export type Protocol = "pds-exec" | "pds-pty" | "lsp";
+
 /** Opens a connection. */
-export async function connect(transport: Transport, r: Request, listener: Listener): Promise<Channel> {
+export async function connect(transport: Transport, r: Request, protocol: Protocol, listener: Listener): Promise<Channel> {
   const limit = transport.patience({ ...r, atLeastMs: SLOW_MS });
   const deadline = new Deadline(limit, r.signal);
   try {
@@ -39,7 +45,7 @@ export async function connect(transport: Transport, r: Request, listener: Listen
       if (!(opened instanceof Response)) return opened;
       throw answerError(transport.settings, opened, await opened.text());
     }
-    return await connectGlobal(transport, r, listener, given ?? globalThis.WebSocket, deadline.signal);
+    return await connectGlobal(transport, r, protocol, listener, given ?? globalThis.WebSocket, deadline.signal);
   } catch (e) {
     r.signal?.throwIfAborted();
     throw deadline.passed ? noAnswer(transport.settings, limit) : transportError(transport.settings, e);
@@ -52,13 +58,14 @@ export async function connect(transport: Transport, r: Request, listener: Listen
 async function connectGlobal(
   transport: Transport,
   r: Request,
+  protocol: Protocol,
   listener: Listener,
   Socket: typeof globalThis.WebSocket | undefined,
   signal: AbortSignal,
 ): Promise<Channel> {
   if (!Socket) throw new NetworkError("this runtime has no WebSocket", { code: "client.server_unreachable", hint: "Pass one as the client's webSocket." });
   transport.headers(r); // refuses a call without a key
-  const socket = new Socket(transport.url(r).replace(/^http/, "ws"), ["pds-exec", "bearer." + transport.settings.key]);
+  const socket = new Socket(transport.url(r).replace(/^http/, "ws"), [protocol, "bearer." + transport.settings.key]);
   socket.binaryType = "arraybuffer";
   try {
     await opened(socket, signal);
@@ -67,7 +74,7 @@ async function connectGlobal(
     signal.throwIfAborted();
     throw (await refusal(transport, r)) ?? e;
   }
-  socket.onmessage = ({ data }) => listener.message(typeof data === "string" ? data : "");
+  socket.onmessage = ({ data }) => listener.message(typeof data === "string" ? data : new Uint8Array(data as ArrayBuffer));
   socket.onclose = () => listener.closed();
   socket.onerror = (e) => listener.closed((e as { error?: unknown }).error);
   return {
@@ -107,6 +114,8 @@ async function drained(socket: WebSocket): Promise<void> {
 /** Asks the server in words why it refused: a WebSocket does not tell. */
 async function refusal(transport: Transport, r: Request): Promise<unknown> {
   try {
+    // The sandbox itself first: an endpoint that wants a WebSocket may say only that.
+    await transport.do({ ...r, method: "GET", path: r.path.slice(0, 3), query: undefined });
     (await transport.send({ ...r, method: "GET" })).cancel();
   } catch (e) {
     if ((e as { statusCode?: number }).statusCode !== 426) return e;

@@ -14,10 +14,15 @@ interface ServerEvent {
   data: unknown;
 }
 
-/** The events of a server-sent stream, with their data read as JSON. */
-async function* serverEvents(transport: Transport, r: Request): AsyncGenerator<ServerEvent, void, undefined> {
+async function begun(transport: Transport, r: Request): Promise<Answer> {
   const answer = await transport.send({ ...r, accept: "text/event-stream" });
   if (answer.kind !== "text/event-stream") throw answer.unexpected();
+  return answer;
+}
+
+/** The events of a server-sent stream, with their data read as JSON. */
+export async function* serverEvents(transport: Transport, r: Request, given?: Answer): AsyncGenerator<ServerEvent, void, undefined> {
+  const answer = given ?? (await begun(transport, r));
   let [name, data] = ["", ""];
   for await (const line of lines(answer, Math.max(transport.settings.timeoutMs, SILENCE_MS), transport)) {
     if (line === "") {
@@ -57,30 +62,68 @@ export function eventError(data: unknown): Error {
   return described(failure) ?? coded("internal", "the server ended the stream with an error");
 }
 
+/**
+ * Ends a request when its caller's signal says so, or when its reader leaves. It
+ * listens rather than use AbortSignal.any, with which runtimes may forget a
+ * signal that nobody else holds, such as that of AbortSignal.timeout.
+ */
+class Closing {
+  readonly #controller = new AbortController();
+  readonly #caller: AbortSignal | undefined;
+  /** Whether the reader has left. */
+  left = false;
+
+  constructor(caller: AbortSignal | undefined) {
+    this.#caller = caller;
+    if (caller?.aborted) this.#forward();
+    else caller?.addEventListener("abort", this.#forward);
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  readonly #forward = (): void => this.#controller.abort(this.#caller?.reason);
+
+  leave(): void {
+    this.left = true;
+    this.#controller.abort();
+    this.release();
+  }
+
+  /** Ends the listening: there is nothing left to end. */
+  release(): void {
+    this.#caller?.removeEventListener("abort", this.#forward);
+  }
+}
+
 /** What is read while it comes. Leaving the loop over it, or return(), closes the connection. */
 export abstract class Live<T> implements AsyncIterableIterator<T>, AsyncDisposable {
-  readonly #closing = new AbortController();
+  readonly #closing: Closing;
   readonly #items: AsyncGenerator<T, void, undefined>;
 
   /** @internal */
-  constructor(r: Request, read: (r: Request) => AsyncGenerator<T, void, undefined>) {
-    const closing = this.#closing.signal;
-    this.#items = read({ ...r, signal: r.signal ? AbortSignal.any([r.signal, closing]) : closing });
+  constructor(r: Request, read: (r: Request) => AsyncGenerator<T, void, undefined>, closing = new Closing(r.signal)) {
+    this.#closing = closing;
+    this.#items = read({ ...r, signal: closing.signal });
   }
 
   async next(): Promise<IteratorResult<T, undefined>> {
     try {
       const { done, value } = await this.#items.next();
-      return done ? { done, value: undefined } : { value };
+      if (!done) return { value };
+      this.#closing.release();
+      return { done, value: undefined };
     } catch (e) {
-      if (!this.#closing.signal.aborted) throw e;
+      this.#closing.release();
+      if (!this.#closing.left) throw e;
       return { done: true, value: undefined };
     }
   }
 
   /** Closes the connection. Whoever waits for the next piece is told that there is none. */
   async return(): Promise<IteratorResult<T, undefined>> {
-    this.#closing.abort();
+    this.#closing.leave();
     await this.#items.return().catch(() => undefined); // it has been told why
     return { done: true, value: undefined };
   }
@@ -94,16 +137,30 @@ export abstract class Live<T> implements AsyncIterableIterator<T>, AsyncDisposab
   }
 }
 
-/** Records that are read while they come. The request is sent when the first one is asked for. */
+/** Records that are read while they come. */
 export class Stream<T> extends Live<T> {
   /** @internal */
-  constructor(transport: Transport, schema: SchemaName, r: Request) {
-    super(r, (request) => records<T>(transport, schema, request));
+  constructor(transport: Transport, schema: SchemaName, r: Request, given?: Answer, closing?: Closing) {
+    super(r, (request) => records<T>(transport, schema, request, given), closing);
+  }
+
+  /**
+   * Sends the request now rather than when the first record is asked for.
+   * @internal
+   */
+  static async begin<T>(transport: Transport, schema: SchemaName, r: Request): Promise<Stream<T>> {
+    const closing = new Closing(r.signal);
+    try {
+      return new Stream<T>(transport, schema, r, await begun(transport, { ...r, signal: closing.signal }), closing);
+    } catch (e) {
+      closing.release();
+      throw e;
+    }
   }
 }
 
-async function* records<T>(transport: Transport, schema: SchemaName, r: Request): AsyncGenerator<T, void, undefined> {
-  for await (const { name, data } of serverEvents(transport, r)) {
+async function* records<T>(transport: Transport, schema: SchemaName, r: Request, given?: Answer): AsyncGenerator<T, void, undefined> {
+  for await (const { name, data } of serverEvents(transport, r, given)) {
     if (name === "error") throw eventError(data);
     let record: T;
     try {
@@ -132,6 +189,11 @@ export class ExecStream extends Live<Output> {
   /** The process in the sandbox, once it runs. */
   get pid(): number | undefined {
     return this.#collector.pid;
+  }
+
+  /** Bytes of earlier output that the server no longer had, where it was followed later. */
+  get skipped(): number {
+    return this.#collector.skipped;
   }
 
   /** How the command ended, with the last 16 MiB of each stream; undefined until then. */

@@ -39,10 +39,20 @@ export interface Request extends CallOptions {
   /** Sent as it is, instead of json. */
   body?: Uint8Array | Blob | ReadableStream<Uint8Array> | undefined;
   accept?: string | undefined;
+  /** Beside those that every request has. */
+  headers?: Record<string, string> | undefined;
   /** The server does it once, however often it is sent. */
   idempotencyKey?: string | undefined;
   /** The least time to wait for the answer, where the caller gives none. */
   atLeastMs?: number | undefined;
+}
+
+/** The entry for a server in the configuration of an MCP client. */
+export interface McpConfig {
+  type: "http";
+  url: string;
+  /** They have the key in them. */
+  headers: Record<string, string>;
 }
 
 /** One server and one key. Connections are those of the fetch of this runtime. */
@@ -59,6 +69,16 @@ export class Transport {
   /** Makes a call whose answer is a record. */
   async call<T>(schema: SchemaName, r: Request): Promise<T> {
     return this.read(await this.send(r), (value) => decode<T>(schema, value));
+  }
+
+  /**
+   * Makes a call whose answer is a record, and for which the server may take so
+   * many seconds of its own.
+   */
+  async long<T>(schema: SchemaName, r: Request, seconds: number): Promise<T> {
+    const timeoutMs = r.timeoutMs ?? seconds * 1000 + Math.max(this.settings.timeoutMs, SILENCE_MS);
+    const via = timeoutMs > FETCH_PATIENCE_MS ? this.patient() : undefined;
+    return this.read(await this.send({ ...r, timeoutMs }, via), (value) => decode<T>(schema, value));
   }
 
   /** Makes a call whose answer, if there is one, says nothing. */
@@ -102,8 +122,15 @@ export class Transport {
     return `${this.settings.baseUrl}/${path}${query.size ? `?${query.toString()}` : ""}`;
   }
 
+  /** What an MCP client needs to know to use the server. */
+  mcp(path: readonly string[]): McpConfig {
+    const request = { method: "POST", path };
+    const authorization = this.headers({ ...request, path: ["v1"] })["authorization"]!;
+    return { type: "http", url: this.url(request), headers: { Authorization: authorization } };
+  }
+
   headers(r: Request): Record<string, string> {
-    const out: Record<string, string> = { accept: r.accept ?? "application/json" };
+    const out: Record<string, string> = { accept: r.accept ?? "application/json", ...r.headers };
     // Browsers have their own.
     if (hasNode) out["user-agent"] = this.settings.userAgent;
     if (this.settings.key) {
@@ -416,6 +443,11 @@ function causes(e: unknown): [codes: string[], texts: string] {
     if (typeof at["message"] === "string") texts += at["message"] + "\n";
   }
   return [codes, texts];
+}
+
+/** A name that nothing else has. randomUUID is not there on pages that came without TLS. */
+export function newName(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Waits, unless the signal says not to. */

@@ -16,7 +16,7 @@ test("the version is the package's", () => {
 });
 
 test("every code of the server's catalogue has its class", async () => {
-  const rows = [...readFileSync(repository + "/docs/errors.md", "utf8").matchAll(/^\| `([a-z_.]+)` \| (\d{3}) \| (yes|no) \|/gm)];
+  const rows = [...readFileSync(repository + "/docs/errors.md", "utf8").matchAll(/^\| `([a-z_.]+)` \| (\d{3}) \| (yes|no) \| ([a-z_]+) \|/gm)];
   assert.ok(rows.length > 40);
   await using server = await fake((request, response) => {
     const [, code, status] = rows[Number(request.url!.split("/").pop())]!;
@@ -49,6 +49,8 @@ test("every code of the server's catalogue has its class", async () => {
     assert.equal(e.retryable, retry, code);
     assert.notEqual(e.constructor, sdk.PandaStackError, `${code} has a class of its own`);
     assert.equal(e.name, e.constructor.name);
+    const family = row[4]!.replace(/(^|_)([a-z])/g, (_, __, c: string) => c.toUpperCase()).replace("Connection", "Network");
+    assert.equal(e.name, family + "Error", code);
     assert.equal((sdk as Record<string, unknown>)[e.name], e.constructor, `${e.name} is exported`);
     if (Object.hasOwn(wanted, code)) assert.equal(e.name, wanted[code], code);
     delete wanted[code];

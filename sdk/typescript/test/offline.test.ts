@@ -5,6 +5,8 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { AuthError, BadRequestError, Client, NetworkError, PandaStack, Sandbox, TimeoutError } from "@pandastack/sdk";
 import { failure, fake, json, record } from "./server.js";
 
@@ -267,6 +269,24 @@ test("wrong arguments never become a request", async () => {
     ["ttl 0", () => sandbox.setTtl(0), /at least 1/],
     ["token", () => client.tokens.create(any(undefined)), /name is a string, not undefined/],
     ["client", () => Sandbox.create({ client: any({}) }), /client is a PandaStack/],
+    ["code", () => sandbox.runCode(any(5)), /code is a string/],
+    ["two contexts", () => sandbox.runCode("x", { language: "python", context: "c" }), /not both/],
+    ["result", () => sandbox.runCode("x", { onResult: any(1) }), /onResult is a function/],
+    ["signal name", () => sandbox.processes.signal(1, any({})), /signal is a string/],
+    ["process", () => sandbox.processes.kill(0), /at least 1/],
+    ["rows", () => sandbox.pty({ rows: 0 }), /at least 1/],
+    ["columns", () => sandbox.pty(any({ columns: 1 })), /pty has no option columns/],
+    ["language", () => sandbox.lsp(".."), /not the name of anything/],
+    ["port", () => sandbox.previewUrl(70_000), /at most 65535/],
+    ["visibility", () => sandbox.ports.expose(80, any("closed")), /visibility is one of/],
+    ["rules", () => sandbox.network.set(any({ egress_mbps: 1 })), /did you mean egressMbps/],
+    ["allow", () => sandbox.network.set({ allow: any("a") }), /allow is an array/],
+    ["operation", () => sandbox.filesystem.signedUrl("a", { operation: any("list") }), /operation is one of/],
+    ["mode", () => sandbox.filesystem.chmod("a", -1), /at least 0/],
+    ["range", () => sandbox.filesystem.read("a", { length: 0 }), /at least 1/],
+    ["url", () => sandbox.git.clone(any(undefined)), /url is a string/],
+    ["message", () => sandbox.git.commit(""), /message is empty/],
+    ["auth", () => sandbox.git.pull({ auth: any(5) }), /auth is an object/],
   ];
   for (const [name, call, pattern] of wrong) {
     const e = await failure((async () => call())());
@@ -387,7 +407,14 @@ test("streams that break say so", async () => {
   const next = hung.next();
   await hung.return();
   assert.equal((await next).done, true);
+
+  // A signal that only the stream holds works also when memory is collected.
+  setFlagsFromString("--expose-gc");
+  const collected = setInterval(runInNewContext("gc"), 20);
+  const began = Date.now();
   assert.ok((await failure(sandbox.execStream("hang", { signal: AbortSignal.timeout(200) }).wait())).name === "TimeoutError");
+  clearInterval(collected);
+  assert.ok(Date.now() - began < 30_000);
 });
 
 test("a background command says why it did not start", async () => {

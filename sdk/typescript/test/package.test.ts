@@ -88,6 +88,18 @@ test("the README's first program", () => {
   assert.equal(run(process.execPath, ["readme.mjs"]), "42\n\nhello\n");
 });
 
+test("the README's other programs have the right types", () => {
+  const readme = readFileSync(join(installed, "README.md"), "utf8");
+  const blocks = [...readme.matchAll(/```ts\n([^]*?)```/g)].map((m) => m[1]!.replace(/^import .*\n/gm, ""));
+  assert.ok(blocks.length >= 7);
+  const body = blocks.map((block) => `export const _ = async () => {\n${block}};\n`).map((text, i) => text.replace("_", `block${i}`));
+  const head = 'import { Client, ForkTree, Sandbox } from "@pandastack/sdk";\ndeclare const sandbox: Sandbox;\nexport type _ = [Client, ForkTree];\n';
+  writeFileSync(join(folder, "readme.ts"), head + body.join(""));
+  const compilerOptions = { noEmit: true, strict: true, module: "nodenext", target: "es2022", lib: ["es2022", "esnext.disposable"], types: ["node"], typeRoots: [tool("@types")] };
+  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["readme.ts"] }));
+  run(process.execPath, [tool("typescript/bin/tsc"), "-p", "."]);
+});
+
 test("as CommonJS", () => {
   writeFileSync(join(folder, "smoke.cjs"), `const { Sandbox, NotFoundError, VERSION } = require("@pandastack/sdk");\n(async () => {${smoke}})();\n`);
   assert.equal(run(process.execPath, ["smoke.cjs"]), wanted());
@@ -99,7 +111,7 @@ test("bundled and minified for browsers", async () => {
     const Sandbox = { create: (o) => client.sandboxes.create(o) };\n${smoke}`;
   writeFileSync(join(folder, "browser.mjs"), code);
   const size = await bundle("browser.mjs", "bundle.mjs", { platform: "browser", format: "esm", minify: true });
-  assert.ok(size < 64 << 10, `${size} bytes`);
+  assert.ok(size < 88 << 10, `${size} bytes`);
   const bundled = readFileSync(join(folder, "bundle.mjs"), "utf8");
   assert.doesNotMatch(bundled, /\bBuffer\b|\brequire\(|\bimport\(["`]|from ?"node:/, "what browsers do not have");
   // Without Node's process it takes the ways it takes in a browser.

@@ -3,7 +3,8 @@
 //   node test/run.mjs [file ...]
 //
 // PANDASTACK_BIN is the server (default bin/pandastack of the checkout) and
-// IMAGE_CACHE where its images are. Tests find it in TEST_API and TEST_KEY.
+// IMAGE_CACHE where its images are. Tests find it in TEST_API and
+// TEST_KEY; it lets in web pages of TEST_ORIGIN.
 
 import { spawn } from "node:child_process";
 import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync } from "node:fs";
@@ -16,6 +17,8 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const repository = process.env.PANDASTACK_REPOSITORY ?? join(root, "../..");
 const binary = process.env.PANDASTACK_BIN ?? join(repository, "bin/pandastack");
 const images = process.env.IMAGE_CACHE ?? "/var/cache/pandastack/images";
+
+const origin = "https://app.example.com"; // of web pages
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -48,7 +51,7 @@ if (!existsSync(binary)) {
 }
 const data = mkdtempSync(join(tmpdir(), "pandastack-sdk-"));
 const log = openSync(join(data, "log"), "w");
-const server = spawn(binary, ["server", "--data-dir", data, "--listen", "127.0.0.1:0", "--image-cache", images], { stdio: ["ignore", log, log] });
+const server = spawn(binary, ["server", "--data-dir", data, "--listen", "127.0.0.1:0", "--image-cache", images, "--cors-origins", origin], { stdio: ["ignore", log, log] });
 const stopped = new Promise((resolve) => server.on("exit", resolve));
 // Whoever stops the tests stops what they started.
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => (running ?? server).kill("SIGTERM"));
@@ -59,7 +62,7 @@ try {
   const { api, key } = started;
   // What the machine's user has set is not the tests'.
   const { PANDASTACK_TOKEN, ...env } = process.env;
-  Object.assign(env, { TEST_API: api, TEST_KEY: key, PANDASTACK_API: api, PANDASTACK_API_KEY: key, HOME: data, PANDASTACK_REPOSITORY: repository });
+  Object.assign(env, { TEST_API: api, TEST_KEY: key, TEST_ORIGIN: origin, PANDASTACK_API: api, PANDASTACK_API_KEY: key, HOME: data, PANDASTACK_REPOSITORY: repository });
   // Node 20 has the WebSocket of browsers behind a flag; it is tested too.
   if (typeof WebSocket === "undefined") env.NODE_OPTIONS = `${env.NODE_OPTIONS ?? ""} --experimental-websocket`;
   const named = process.argv.slice(2);

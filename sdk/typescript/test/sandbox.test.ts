@@ -16,7 +16,7 @@ import {
   type LogLine,
   type Process,
 } from "@pandastack/sdk";
-import { api, client, failure, withSandbox } from "./server.js";
+import { api, client, failure, until, withSandbox } from "./server.js";
 
 let sandbox: Sandbox;
 let local: string;
@@ -132,14 +132,6 @@ test("execStream gives bytes and text, and leaving it kills the command", async 
   for await (const piece of sandbox.execStream("printf '\\303'; sleep 0.2; printf '\\251'")) text += piece.text;
   assert.equal(text, "é");
 });
-
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 20_000; Date.now() < end; ) {
-    if (await holds()) return;
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-  assert.fail("it did not happen");
-}
 
 const sockets: [string, () => typeof WebSocket | undefined][] = [
   ["Node's connection", () => undefined],

@@ -6,6 +6,8 @@ import { PandaStack, type ClientOptions, type Sandbox } from "@pandastack/sdk";
 
 export const api = process.env["TEST_API"]!;
 export const key = process.env["TEST_KEY"]!;
+/** Of the web pages that the server lets in. */
+export const origin = process.env["TEST_ORIGIN"]!;
 export const repository = process.env["PANDASTACK_REPOSITORY"]!;
 
 export function client(more: ClientOptions = {}): PandaStack {
@@ -70,4 +72,13 @@ export async function failure(promise: Promise<unknown>): Promise<any> {
     return e;
   }
   throw new Error("it did not fail");
+}
+
+/** Waits for something to become so. */
+export async function until(holds: () => Promise<boolean>): Promise<void> {
+  for (const end = Date.now() + 60_000; Date.now() < end; ) {
+    if (await holds()) return;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  throw new Error("it did not happen");
 }

@@ -18,12 +18,23 @@ const RENAMED = {
   Event: "SandboxEvent",
   Error: "Failure",
   ExecResult: "ExecResultRecord",
+  Process: "ProcessInfo",
+  CodeRun: "CodeRunRecord",
+  CodeOutput: "CodeOutputRecord",
+  CodeEvent: "CodeEventRecord",
 };
 // What the package sends and reads, beside what these are made of.
 const USED = [
-  "CreateSandbox", "CreateSnapshot", "CreateToken", "DirList", "Event", "ExecResult", "FileInfo", "Fork", "ForkTree",
-  "Health", "Lifecycle", "LogLine", "Me", "Metrics", "NewToken", "Promote", "Promoted", "Sandbox", "SandboxList",
-  "Snapshot", "SnapshotList", "Template", "TemplateList", "Timeline", "TokenList", "Tree", "Version",
+  "AddSSHKey", "ChangeMode", "ChangeOwner", "Changed", "CodeContext", "CodeEvent", "CodeLanguages", "CodeRun",
+  "ConnectionLog", "ContextList", "CopyFile", "CreateContext", "CreateSandbox", "CreateSnapshot", "CreateToken",
+  "DirList", "Event", "ExecResult", "ExposePort", "Extracted", "FileEvent", "FileInfo", "Fork", "ForkTree", "GitAdd",
+  "GitBranchRequest", "GitBranches", "GitCheckout", "GitClone", "GitCommit", "GitCommitRequest", "GitDiff", "GitLog",
+  "GitLogRequest", "GitPatch", "GitRepo", "GitStatus", "GitSync", "Glob", "GlobResult", "Health", "LSPLanguageList",
+  "Lifecycle", "LinkTarget", "LogLine", "MakeLink", "Me", "Metrics", "MetricsSeries", "Network", "NetworkGroup",
+  "NetworkGroupList", "NewToken", "Port", "PortList", "Preview", "PreviewURL", "ProcessList", "Promote", "Promoted",
+  "Replace", "ReplaceResult", "RunCode", "SSHInfo", "SSHKey", "SSHKeyList", "Sandbox", "SandboxList", "Search",
+  "SearchResult", "SignFile", "SignedFile", "Snapshot", "SnapshotList", "Template", "TemplateList", "Timeline",
+  "TokenList", "Tree", "Version",
 ];
 
 const camel = (name) => name.replace(/_([a-z0-9])/g, (_, c) => c.toUpperCase());
@@ -94,29 +105,28 @@ function models(schemas) {
 
 function table(schemas) {
   let out = header("api/openapi.json");
-  out += "/** By field: its name on the wire, its kind (#Name is another schema), and whether it is always there. */\n";
-  out += "export type Fields = Readonly<Record<string, readonly [wire: string, kind: string, required: boolean]>>;\n\n";
+  out += "/**\n * The fields of each schema: their names on the wire with their kinds (#Name is another\n * schema), and ! where they are always there. Programs for browsers carry it, so it is short.\n */\n";
   out += "export const SCHEMAS = {\n";
   for (const [name, schema] of Object.entries(schemas)) {
-    out += `  ${name}: {\n`;
-    for (const [key, p] of Object.entries(schema.properties)) {
-      out += `    ${camel(key)}: ["${key}", "${kindOf(p)}", ${required(schema, key)}],\n`;
-    }
-    out += "  },\n";
+    const fields = Object.entries(schema.properties).map(([key, p]) => `${key}:${kindOf(p)}${required(schema, key) ? "!" : ""}`);
+    out += `  ${name}: "${fields.join(" ")}",\n`;
   }
-  return out + "} satisfies Record<string, Fields>;\n\nexport type SchemaName = keyof typeof SCHEMAS;\n";
+  return out + "} as const;\n\nexport type SchemaName = keyof typeof SCHEMAS;\n";
 }
 
-const FAMILY_BY_PREFIX = [
-  ["auth.", "AuthError"],
-  ["quota.", "QuotaError"],
-  ["rate_limit.", "QuotaError"],
-  ["capacity.", "CapacityError"],
-  ["client.", "NetworkError"],
-  ["file.permission_denied", "BadRequestError"],
-  ["request.timeout", "TimeoutError"],
-  ["host.unreachable", "CapacityError"],
-];
+// The class of each family of the catalogue.
+const CLASSES = {
+  auth: "AuthError",
+  not_found: "NotFoundError",
+  bad_request: "BadRequestError",
+  conflict: "ConflictError",
+  quota: "QuotaError",
+  capacity: "CapacityError",
+  timeout: "TimeoutError",
+  server: "ServerError",
+  connection: "NetworkError",
+};
+// What a code that the catalogue lacks goes by.
 const FAMILY_BY_STATUS = {
   401: "AuthError",
   403: "AuthError",
@@ -128,22 +138,25 @@ const FAMILY_BY_STATUS = {
   507: "CapacityError",
 };
 
-function family(code, status) {
-  const named = FAMILY_BY_PREFIX.find(([prefix]) => code.startsWith(prefix));
-  if (named) return named[1];
-  return FAMILY_BY_STATUS[status] ?? (status >= 400 && status < 500 ? "BadRequestError" : "ServerError");
+function classOf(family) {
+  if (!CLASSES[family]) throw new Error(`docs/errors.md has the family ${family}, for which there is no class`);
+  return CLASSES[family];
 }
 
+// Codes that the package raises itself.
+const OURS = /^(client\..*|internal)$/;
+
 function errors(markdown) {
-  const rows = [...markdown.matchAll(/^\| `([a-z_.]+)` \| (\d{3}) \| (yes|no) \| (.+) \|$/gm)];
+  const rows = [...markdown.matchAll(/^\| `([a-z_.]+)` \| (\d{3}) \| (yes|no) \| ([a-z_]+) \| (.+) \|$/gm)];
   if (rows.length === 0) throw new Error("docs/errors.md has no table of errors");
   let out = header("docs/errors.md");
-  out += "/** Every code: its class, HTTP status, whether trying again can help, and advice. */\n";
+  out += "/**\n * Every code: its class, HTTP status and whether trying again can help. Advice stands with\n * the codes that this package raises itself: that of the server comes with its answer.\n */\n";
   out += "export const CATALOGUE = {\n";
-  for (const [, code, status, retry, hint] of rows) {
-    out += `  "${code}": ["${family(code, Number(status))}", ${status}, ${retry === "yes"}, ${JSON.stringify(hint)}],\n`;
+  for (const [, code, status, retry, family, hint] of rows) {
+    const advice = OURS.test(code) ? `, ${JSON.stringify(hint)}` : "";
+    out += `  "${code}": ["${classOf(family)}", ${status}, ${retry === "yes"}${advice}],\n`;
   }
-  out += "} as const satisfies Record<string, readonly [family: string, status: number, retryable: boolean, hint: string]>;\n\n";
+  out += "} as const satisfies Record<string, readonly [family: string, status: number, retryable: boolean, hint?: string]>;\n\n";
   out += "/** The class of an error whose code is not in the catalogue. */\n";
   out += "export const FAMILY_BY_STATUS = {\n";
   for (const [status, name] of Object.entries(FAMILY_BY_STATUS)) out += `  ${status}: "${name}",\n`;

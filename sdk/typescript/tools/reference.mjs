@@ -11,7 +11,11 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const entry = root + "dist/esm/index.d.ts";
 const target = root + "REFERENCE.md";
 
-const CLASSES = ["PandaStack", "Sandboxes", "Sandbox", "Filesystem", "Process", "ExecStream", "Stream", "ForkTree", "Snapshots", "Templates", "Tokens"];
+const CLASSES = [
+  "PandaStack", "Sandboxes", "Sandbox", "Filesystem", "Process", "ExecStream", "Processes", "AttachedProcess", "Terminal", "Contexts",
+  "CodeStream", "CodeOutput", "Git", "LanguageServer", "SandboxNetwork", "Ports", "Networks", "Stream", "ForkTree", "Snapshots",
+  "Templates", "Tokens", "SSHKeys",
+];
 
 const introduction = `# TypeScript reference
 
@@ -25,9 +29,13 @@ fail with stands under Errors; arguments of a wrong type are a \`TypeError\` or 
 const program = ts.createProgram([entry], { target: ts.ScriptTarget.ES2022, skipLibCheck: true });
 const checker = program.getTypeChecker();
 const exported = new Map();
+// What a class has from an interface of its own name.
+const fields = new Map();
 for (const symbol of checker.getExportsOfModule(checker.getSymbolAtLocation(program.getSourceFile(entry)))) {
   const real = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
-  exported.set(symbol.name, real.declarations[0]);
+  exported.set(symbol.name, real.declarations.find(ts.isClassDeclaration) ?? real.declarations[0]);
+  const merged = real.declarations.find(ts.isInterfaceDeclaration);
+  if (merged?.heritageClauses) fields.set(symbol.name, merged.heritageClauses[0].types[0].expression.getText());
 }
 
 const docs = (node) => (node.jsDoc ?? []).map((d) => ts.getTextOfJSDocComment(d.comment) ?? "").join("\n").trim();
@@ -41,8 +49,10 @@ function textOf(node) {
 
 function classSection(name, node) {
   let out = `\n## ${name}\n\n${docs(node)}\n`;
+  if (fields.has(name)) out += `It has every field of ${fields.get(name)}.\n`;
   const inherited = node.heritageClauses?.flatMap((c) => c.types).map((t) => t.expression.getText()) ?? [];
   if (inherited.includes("SandboxFields")) out += "\nIt has every field of SandboxRecord.\n";
+  if (inherited.includes("ExecStream")) out += "\nIt has the members of ExecStream too.\n";
   if (inherited.includes("Live")) out += "\nIt is an async iterator: `for await` reads it, and leaving the loop, or `return()`, closes it.\n";
   const members = node.members.filter((m) => !isHidden(m));
   for (let i = 0; i < members.length; i++) {
