@@ -51,6 +51,18 @@ var importRules = []struct {
 		reason: "the store of snapshots carries bytes and does not know what starts from them",
 	},
 	{
+		from: []string{"internal/netrule", "internal/egress", "internal/netflow"}, deny: []string{"internal/agent", "internal/control", "internal/host", "internal/hostnet", "internal/edge", "internal/httpapi", "internal/store", "internal/driver", "internal/server", "internal/auth", "cmd"},
+		reason: "rules, the proxy and the log work on plain data, whoever leads the packets to them and whoever owns the sandboxes",
+	},
+	{
+		from: []string{"internal/gateway", "internal/sshd"}, deny: []string{"client", "internal/control", "internal/httpapi", "internal/agent", "internal/store", "internal/server"},
+		reason: "user traffic meets the rules at a small interface, which the gateway and the SSH server state themselves",
+	},
+	{
+		from: []string{"internal/edge"}, deny: []string{"internal/agent", "internal/driver", "internal/control", "internal/httpapi", "internal/store", "internal/server"},
+		reason: "the edge joins slots, rules and names for the agent, and knows no machines and no owners",
+	},
+	{
 		from: []string{"internal/mcp", "internal/lsp"}, deny: []string{"client", "internal/control", "internal/httpapi", "internal/agent", "internal/store", "internal/server"},
 		reason: "tools and language servers are written once over a small interface, which server and command line both have",
 	},
