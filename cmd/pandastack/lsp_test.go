@@ -5,8 +5,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +187,90 @@ func TestLanguageServer(t *testing.T) {
 	}
 	if got := s.editor(t, sb.ID, "python", true).begin(); got == pid || got == "" {
 		t.Errorf("the new server is %q", got)
+	}
+}
+
+// TestLanguageServerBridge: the program is a language server for an editor that
+// starts one, and ends as one does.
+func TestLanguageServerBridge(t *testing.T) {
+	t.Parallel()
+	s := sharedServer(t)
+	sb := create(t, s, api.CreateSandbox{})
+	installServer(t, sb)
+	begin := func() (*exec.Cmd, io.WriteCloser, func() lspMessage) {
+		cmd := program("sandbox", "lsp", sb.ID, "python")
+		cmd.Env = append(os.Environ(), api.EnvBaseURL+"="+s.addr, api.EnvAPIKey+"="+s.key)
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		late := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
+		t.Cleanup(func() { late.Stop() })
+		var d lsp.Decoder
+		buf := make([]byte, 64<<10)
+		return cmd, in, func() (m lspMessage) {
+			for {
+				data, err := d.Next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if data != nil {
+					if err := json.Unmarshal(data, &m); err != nil {
+						t.Fatal(err)
+					}
+					return m
+				}
+				n, err := out.Read(buf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.Write(buf[:n])
+			}
+		}
+	}
+	say := func(w io.Writer, text string) {
+		if _, err := w.Write(lsp.Frame([]byte(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd, in, hear := begin()
+	say(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"processId":1,"capabilities":{}}}`)
+	if m := hear(); m.Result.ServerInfo.Version == "" {
+		t.Errorf("initialize: %+v", m)
+	}
+	say(in, `{"jsonrpc":"2.0","id":2,"method":"shutdown"}`)
+	hear()
+	say(in, `{"jsonrpc":"2.0","method":"exit"}`)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after exit: %v", err)
+	}
+	cmd, in, hear = begin()
+	say(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"processId":1,"capabilities":{}}}`)
+	hear()
+	in.Close() // the editor has died
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after the end of the input: %v", err)
+	}
+	cmd, in, _ = begin()
+	if _, err := io.WriteString(in, "this is no message\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("what is no message is no failure")
+	}
+	if _, err := sb.LanguageServer(t.Context(), "cobol"); api.CodeOf(err) != api.CodeLSPLanguage {
+		t.Errorf("a language that is none: %v", err)
+	}
+	if _, err := sb.LanguageServer(t.Context(), "go"); api.CodeOf(err) != api.CodeLSPNotInstalled {
+		t.Errorf("a server that is not there: %v", err)
 	}
 }
 

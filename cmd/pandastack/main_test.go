@@ -5,7 +5,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,12 +31,17 @@ func TestMain(m *testing.M) {
 	testscript.Main(testRunner{m}, map[string]func(){"pandastack": main})
 }
 
-// testRunner ends the server that the tests share after the last one.
+// testRunner ends the server that the tests share after the last one, and the
+// sandboxes that a failed test has left on it: they would outlive the server.
 type testRunner struct{ *testing.M }
 
 func (r testRunner) Run() int {
 	code := r.M.Run()
 	if shared.server != nil {
+		if err := deleteAll(shared.server.client()); err != nil {
+			fmt.Fprintln(os.Stderr, "delete what the tests have left:", err)
+			code = 1
+		}
 		if err := shared.server.stop(syscall.SIGTERM); err != nil {
 			fmt.Fprintln(os.Stderr, "stop the shared server:", err)
 			code = 1
@@ -42,6 +49,23 @@ func (r testRunner) Run() int {
 		os.RemoveAll(shared.server.dataDir)
 	}
 	return code
+}
+
+// deleteAll deletes every sandbox of a server.
+func deleteAll(c *client.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	defer c.Close()
+	var failed []error
+	for sb, err := range c.Sandboxes.List(ctx, client.ListOptions{}) {
+		if err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+		if err := sb.Delete(ctx); err != nil && !client.IsNotFound(err) {
+			failed = append(failed, fmt.Errorf("%s: %w", sb.ID, err))
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // imageCache is where `make base` left the base image.
@@ -70,6 +94,8 @@ func program(args ...string) *exec.Cmd {
 type server struct {
 	dataDir, addr, key string
 	log                string // file
+	program            func(args ...string) *exec.Cmd
+	http               *http.Client // nil: the client's own
 	cmd                *exec.Cmd
 	ended              chan struct{}
 	err                error // of its end, once ended is closed
@@ -77,17 +103,22 @@ type server struct {
 
 // start starts a server on a data directory and waits until creates are fast.
 func start(dataDir string, args ...string) (*server, error) {
-	s := &server{dataDir: dataDir, log: filepath.Join(dataDir, "server.log"), ended: make(chan struct{})}
+	s := &server{dataDir: dataDir, program: program}
+	return s, s.start(args...)
+}
+
+func (s *server) start(args ...string) error {
+	s.log, s.ended = filepath.Join(s.dataDir, "server.log"), make(chan struct{})
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer log.Close()
-	s.cmd = program(append([]string{"server", "--data-dir", dataDir, "--listen", "127.0.0.1:0", "--image-cache", imageCache()}, args...)...)
+	s.cmd = s.program(append([]string{"server", "--data-dir", s.dataDir, "--listen", "127.0.0.1:0", "--image-cache", imageCache()}, args...)...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	os.Remove(filepath.Join(dataDir, "server.json"))
+	os.Remove(filepath.Join(s.dataDir, "server.json"))
 	if err := s.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	go func() {
 		s.err = s.cmd.Wait()
@@ -96,9 +127,9 @@ func start(dataDir string, args ...string) (*server, error) {
 	if err := s.await(); err != nil {
 		s.cmd.Process.Kill()
 		text, _ := os.ReadFile(s.log)
-		return nil, fmt.Errorf("%w; the server says:\n%s", err, text)
+		return fmt.Errorf("%w; the server says:\n%s", err, text)
 	}
-	return s, nil
+	return nil
 }
 
 // await waits for the server's address, its key, and readiness. The base image
@@ -131,7 +162,7 @@ func (s *server) await() error {
 }
 
 func (s *server) client() *client.Client {
-	c, err := client.New(client.Options{BaseURL: s.addr, APIKey: s.key})
+	c, err := client.New(client.Options{BaseURL: s.addr, APIKey: s.key, HTTPClient: s.http})
 	if err != nil {
 		panic(err)
 	}
@@ -183,8 +214,12 @@ func sharedServer(t *testing.T) *server {
 func own(t *testing.T, dir string, args ...string) *server {
 	t.Helper()
 	needRoot(t)
-	s, err := start(dir, args...)
-	if err != nil {
+	return (&server{dataDir: dir, program: program}).owned(t, args...)
+}
+
+func (s *server) owned(t *testing.T, args ...string) *server {
+	t.Helper()
+	if err := s.start(args...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -3,11 +3,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"image/png"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -113,8 +116,9 @@ type ran struct {
 }
 
 var platformTools = []string{
-	"checkpoint_sandbox", "create_sandbox", "delete_sandbox", "fork_sandbox", "get_sandbox", "hibernate_sandbox", "list_dir",
-	"list_sandboxes", "list_snapshots", "list_templates", "read_file", "restore_sandbox", "run_command", "snapshot_sandbox", "write_file",
+	"checkpoint_sandbox", "create_context", "create_sandbox", "delete_context", "delete_sandbox", "fork_sandbox", "get_sandbox",
+	"hibernate_sandbox", "kill_process", "list_contexts", "list_dir", "list_ports", "list_processes", "list_sandboxes", "list_snapshots", "list_templates",
+	"preview_url", "read_file", "restore_sandbox", "run_code", "run_command", "snapshot_sandbox", "write_file",
 }
 
 func (m *model) toolNames() []string {
@@ -169,6 +173,9 @@ func useTools(m *model) {
 	}
 	m.useFiles(in)
 	m.useCommands(in)
+	m.useCode(in)
+	m.useProcesses(in)
+	m.usePorts(in)
 	m.useFailures(in)
 	m.useBranches(in)
 
@@ -265,6 +272,124 @@ func (m *model) useCommands(in func(map[string]any) map[string]any) {
 	}
 }
 
+type codeRan struct {
+	Stdout, Stderr string
+	Results        []struct{ Text, Image, Chart string }
+	Error          *struct{ Name, Value, Traceback string }
+	TimedOut       bool  `json:"timed_out"`
+	StdoutOmitted  int64 `json:"stdout_omitted_bytes"`
+}
+
+func (m *model) useCode(in func(map[string]any) map[string]any) {
+	m.call("run_code", in(map[string]any{"code": "x = 40"}), nil)
+	var r codeRan
+	res := m.call("run_code", in(map[string]any{"code": "print('said')\nx + 2"}), &r)
+	if r.Stdout != "said\n" || len(r.Results) != 1 || r.Results[0].Text != "42" || !strings.HasPrefix(textOf(res), "said\n42\n[ended after ") {
+		m.Errorf("code: %+v, %s", r, textOf(res))
+	}
+	r = codeRan{}
+	m.call("run_code", in(map[string]any{"code": "1/0"}), &r)
+	if r.Error == nil || r.Error.Name != "ZeroDivisionError" || !strings.Contains(r.Error.Traceback, "1/0") {
+		m.Errorf("an error: %+v", r)
+	}
+	r = codeRan{}
+	m.call("run_code", in(map[string]any{"code": "print('y' * 1000000)"}), &r)
+	if len(r.Stdout) > 33<<10 || r.StdoutOmitted < 900_000 {
+		m.Errorf("%d bytes, %d left out", len(r.Stdout), r.StdoutOmitted)
+	}
+	r = codeRan{}
+	m.call("run_code", in(map[string]any{"code": "import time; time.sleep(1000)", "timeout_seconds": 0.5}), &r)
+	if !r.TimedOut {
+		m.Errorf("timeout: %+v", r)
+	}
+	var c struct{ ID, Language, Cwd string }
+	m.call("create_context", in(map[string]any{"language": "bash", "cwd": "/tmp", "env": map[string]any{"A": "b"}}), &c)
+	r = codeRan{}
+	m.call("run_code", in(map[string]any{"code": "echo $A $PWD", "context_id": c.ID}), &r)
+	if c.Language != "bash" || r.Stdout != "b /tmp\n" {
+		m.Errorf("a context: %+v, %+v", c, r)
+	}
+	if res := m.call("list_contexts", in(map[string]any{}), nil); !strings.Contains(textOf(res), c.ID+" bash in /tmp\n") {
+		m.Errorf("contexts: %s", textOf(res))
+	}
+	m.call("delete_context", in(map[string]any{"context_id": c.ID}), nil)
+	if res := m.call("list_contexts", in(map[string]any{}), nil); strings.Contains(textOf(res), c.ID) {
+		m.Errorf("contexts after the end of one: %s", textOf(res))
+	}
+}
+
+func (m *model) useProcesses(in func(map[string]any) map[string]any) {
+	var r ran
+	m.call("run_command", in(map[string]any{"command": "sleep 7777", "background": true}), &r)
+	var list struct {
+		Processes []struct {
+			PID     int
+			Command string
+			Running bool
+			Signal  string
+		}
+	}
+	find := func(all bool) (running bool, signal string) {
+		m.Helper()
+		list.Processes = nil
+		m.call("list_processes", in(map[string]any{"all": all}), &list)
+		for _, p := range list.Processes {
+			if p.PID == r.PID && strings.Contains(p.Command, "sleep 7777") {
+				return p.Running, p.Signal
+			}
+		}
+		return false, ""
+	}
+	if running, _ := find(false); !running {
+		m.Errorf("processes: %+v, not %d", list, r.PID)
+	}
+	m.call("kill_process", in(map[string]any{"process": fmt.Sprint(r.PID)}), nil)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if running, signal := find(true); !running && signal == "SIGKILL" {
+			return
+		}
+		if time.Now().After(deadline) {
+			m.Fatalf("it was killed and runs on: %+v", list)
+		}
+	}
+}
+
+// usePorts starts a service and opens it at the address that the tools give.
+func (m *model) usePorts(in func(map[string]any) map[string]any) {
+	m.call("run_command", in(map[string]any{"command": "mkdir -p site && echo served > site/x && cd site && exec python3 -m http.server 8123", "background": true}), nil)
+	m.call("run_command", in(map[string]any{"command": "for i in $(seq 300); do curl -sf localhost:8123/x && exit; sleep 0.1; done; exit 1"}), nil)
+	var list struct {
+		Ports []struct {
+			Port      int
+			Listening bool
+			URL       string
+		}
+	}
+	m.call("list_ports", in(map[string]any{}), &list)
+	var plain, signed struct {
+		URL, Visibility string
+		ExpiresAt       string `json:"expires_at"`
+	}
+	m.call("preview_url", in(map[string]any{"port": 8123}), &plain)
+	m.call("preview_url", in(map[string]any{"port": 8123, "ttl_seconds": 60}), &signed)
+	if len(list.Ports) != 1 || list.Ports[0].Port != 8123 || !list.Ports[0].Listening || list.Ports[0].URL != plain.URL || plain.Visibility != "public" || signed.ExpiresAt == "" {
+		m.Errorf("ports %+v, preview %+v, signed %+v", list, plain, signed)
+	}
+	u, err := url.Parse(plain.URL)
+	if err != nil {
+		m.Fatal(err)
+	}
+	// The name of a preview need not resolve here: the server goes by it alone.
+	req, err := http.NewRequestWithContext(m.Context(), "GET", "http://127.0.0.1:"+u.Port()+"/x", nil)
+	if err != nil {
+		m.Fatal(err)
+	}
+	req.Host = u.Host
+	if status, body := fetch(m.T, req); status != 200 || body != "served\n" {
+		m.Errorf("%s gives %d %q", plain.URL, status, body)
+	}
+}
+
 func (m *model) useFailures(in func(map[string]any) map[string]any) {
 	for _, c := range []struct {
 		tool string
@@ -280,6 +405,14 @@ func (m *model) useFailures(in func(map[string]any) map[string]any) {
 		{"run_command", in(map[string]any{"command": ""}), "request.invalid"},
 		{"run_command", in(map[string]any{"command": "true", "timeout_seconds": 1e6}), "request.invalid"},
 		{"run_command", map[string]any{"sandbox_id": "none", "command": "true"}, "sandbox.not_found"},
+		{"run_code", in(map[string]any{"code": "1", "context_id": "none"}), "context.not_found"},
+		{"run_code", in(map[string]any{"code": "1", "language": "cobol"}), "request.invalid"},
+		{"run_code", in(map[string]any{"code": "1", "timeout_seconds": 1e6}), "request.invalid"},
+		{"delete_context", in(map[string]any{"context_id": "none"}), "context.not_found"},
+		{"preview_url", in(map[string]any{"port": 70000}), "request.invalid"},
+		{"preview_url", in(map[string]any{"port": 8000, "ttl_seconds": 1e7}), "request.invalid"},
+		{"kill_process", in(map[string]any{"process": "999999"}), "process.not_found"},
+		{"list_processes", map[string]any{"sandbox_id": "none"}, "sandbox.not_found"},
 		{"create_sandbox", map[string]any{"template": "no-such-template"}, "template.not_found"},
 		{"list_sandboxes", map[string]any{"status": "asleep"}, "request.invalid"},
 		{"fork_sandbox", in(map[string]any{"count": 1000}), "request.invalid"},
@@ -324,7 +457,7 @@ func TestMCPSandbox(t *testing.T) {
 	t.Parallel()
 	s := sharedServer(t)
 	sb := create(t, s, api.CreateSandbox{})
-	want := []string{"list_dir", "read_file", "shell", "write_file"}
+	want := []string{"create_context", "delete_context", "kill_process", "list_contexts", "list_dir", "list_ports", "list_processes", "preview_url", "read_file", "run_code", "shell", "write_file"}
 	for name, m := range map[string]*model{
 		"http":  s.model(t, "/v1/sandboxes/"+sb.ID+"/mcp"),
 		"stdio": s.stdioModel(t, "--sandbox", sb.ID),
@@ -337,6 +470,12 @@ func TestMCPSandbox(t *testing.T) {
 		if r.Stdout != "42\n" {
 			t.Errorf("%s: %+v", name, r)
 		}
+		var c codeRan
+		m.call("run_code", map[string]any{"code": "6*7"}, &c)
+		if len(c.Results) != 1 || c.Results[0].Text != "42" {
+			t.Errorf("%s: %+v", name, c)
+		}
+		m.call("list_processes", nil, nil)
 		m.call("write_file", map[string]any{"path": name, "content": "x"}, nil)
 		if res := m.call("list_dir", nil, nil); !strings.Contains(textOf(res), name) {
 			t.Errorf("%s: %s", name, textOf(res))
@@ -347,6 +486,30 @@ func TestMCPSandbox(t *testing.T) {
 	}, nil)
 	if err == nil {
 		t.Error("there is no such sandbox, and it has tools")
+	}
+}
+
+// TestMCPPlot: a plot reaches the model as a picture, over HTTP and stdio.
+func TestMCPPlot(t *testing.T) {
+	t.Parallel()
+	s := sharedServer(t)
+	sb := create(t, s, api.CreateSandbox{Template: "code-interpreter"})
+	for name, m := range map[string]*model{
+		"http":  s.model(t, "/v1/sandboxes/"+sb.ID+"/mcp"),
+		"stdio": s.stdioModel(t, "--sandbox", sb.ID),
+	} {
+		var r codeRan
+		res := m.call("run_code", map[string]any{"code": "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9]); plt.title('Squares'); plt.show()"}, &r)
+		if len(r.Results) != 1 || r.Results[0].Image != "image/png" || !strings.Contains(r.Results[0].Chart, `"Squares"`) || len(res.Content) != 2 {
+			t.Fatalf("%s: %+v, %d pieces of content", name, r, len(res.Content))
+		}
+		img, ok := res.Content[1].(*sdk.ImageContent)
+		if !ok || img.MIMEType != "image/png" {
+			t.Fatalf("%s: %T", name, res.Content[1])
+		}
+		if picture, err := png.Decode(bytes.NewReader(img.Data)); err != nil || picture.Bounds().Dx() < 100 {
+			t.Errorf("%s: the picture: %v", name, err)
+		}
 	}
 }
 

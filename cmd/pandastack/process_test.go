@@ -177,13 +177,25 @@ func TestProcessInput(t *testing.T) {
 			t.Errorf("%q of %d, %+v", out, size, res)
 		}
 	}
-	// It ends while more is on its way.
-	p := background(t, sb, "", "head -c 10")
-	if err := p.Feed(ctx, io.LimitReader(zero{}, 1<<30), true); api.CodeOf(err) == "" {
-		t.Errorf("a program that had ended took a gigabyte: %v", err)
+	// It ends while more is on its way, as in a shell's pipe; the answer says
+	// how much it was given.
+	for range 10 {
+		p := background(t, sb, "", "head -c 10")
+		if err := p.Feed(ctx, io.LimitReader(zero{}, 64<<20), true); err != nil {
+			t.Errorf("a program that ended: %v", err)
+		}
+		if _, res := followUntil(t, p, true, never); res.ExitCode != 0 {
+			t.Errorf("%+v", res)
+		}
+		if err := p.Feed(ctx, strings.NewReader("more"), true); err != nil {
+			t.Errorf("one that has ended: %v", err)
+		}
+		if err := p.CloseStdin(ctx); err != nil {
+			t.Errorf("end of file for it: %v", err)
+		}
 	}
-	if _, res := followUntil(t, p, true, never); res.ExitCode != 0 {
-		t.Errorf("%+v", res)
+	if err := sb.Proc(999999).Feed(ctx, strings.NewReader("more"), true); api.CodeOf(err) != api.CodeProcessNotFound {
+		t.Errorf("one that never ran: %v", err)
 	}
 }
 

@@ -82,8 +82,8 @@ func tour(t *testing.T, document string) (commands, outputs []string) {
 			inside = true
 		case inside && strings.HasPrefix(line, "$ "):
 			commands, outputs = append(commands, line[2:]), append(outputs, "")
-		case inside && strings.HasPrefix(line, "> "):
-			commands[len(commands)-1] += "\n" + line[2:]
+		case inside && (line == ">" || strings.HasPrefix(line, "> ")):
+			commands[len(commands)-1] += "\n" + strings.TrimPrefix(line[1:], " ")
 		case inside:
 			n := len(outputs) - 1
 			if outputs[n] != "" {
