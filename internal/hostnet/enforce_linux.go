@@ -19,7 +19,14 @@ import (
 type inForce struct {
 	rules Rules
 	known bool // not so for a slot that an earlier process gave out
+	gone  bool // being removed: nothing is in the table, and nothing comes there
 }
+
+// The chains of a slot are named by its index.
+const (
+	rulesChains = "rules-"
+	linksChains = "links-"
+)
 
 // of is what is in force for a slot: the default for one that nothing was
 // applied to. k.mu is held.
@@ -51,7 +58,7 @@ func (k *kernel) applyOnce(i int, r Rules, fresh bool) error {
 	if err != nil || !c.narrower || fresh {
 		return err
 	}
-	if err = k.cut(i, r, c); err != nil && c.before.known {
+	if err = k.cut(i, c); err != nil && c.before.known {
 		_, back := k.change(i, c.before.rules)
 		err = errors.Join(err, back)
 	}
@@ -61,17 +68,41 @@ func (k *kernel) applyOnce(i int, r Rules, fresh bool) error {
 // changed says what a change of rules means for connections.
 type changed struct {
 	before   inForce
-	narrower bool                // what was allowed may be denied now
-	linked   bool                // others may have begun connections to the slot
-	mates    map[netip.Addr]bool // who the slot shares a group with now
+	narrower bool // what was allowed may be denied now
+	linked   bool // others may have begun connections to the slot
+	judge    judge
 }
 
 func (k *kernel) change(i int, r Rules) (changed, error) {
+	turn := &k.turns[i%len(k.turns)]
+	turn.Lock()
+	defer turn.Unlock()
+	k.mu.Lock()
+	before := k.of(i)
+	k.mu.Unlock()
+	switch {
+	case before.gone:
+		return changed{}, errRemoved(i)
+	case before.known && before.rules.equal(r):
+		return changed{}, nil
+	}
+	// The cap takes long and is nobody else's affair: it does not hold k.mu.
+	var c changed
+	err := k.recap(i, before, r)
+	if err == nil {
+		c, err = k.changeTable(i, before, r)
+	}
+	if err != nil && before.known {
+		err = errors.Join(err, k.recap(i, inForce{rules: r}, before.rules))
+	}
+	return c, err
+}
+
+func (k *kernel) changeTable(i int, before inForce, r Rules) (changed, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	before := k.of(i)
-	if before.known && before.rules.equal(r) {
-		return changed{}, nil
+	if k.of(i).gone {
+		return changed{}, errRemoved(i)
 	}
 	if err := k.enforce(i, before, r); err != nil {
 		if before.known {
@@ -84,8 +115,20 @@ func (k *kernel) change(i int, r Rules) (changed, error) {
 		before:   before,
 		narrower: !before.known || !r.wider(before.rules),
 		linked:   !before.known || len(before.rules.Groups) > 0,
-		mates:    k.mates(r),
+		judge:    k.judge(i, r, k.addressKinds()),
 	}, nil
+}
+
+func errRemoved(i int) error {
+	return api.Errorf(api.CodeNetworkUnavailable, "network slot %d is being removed", i)
+}
+
+// recap brings the slot's cap from what was in force to that of r.
+func (k *kernel) recap(i int, before inForce, r Rules) error {
+	if before.known && before.rules.Mbps == r.Mbps {
+		return nil
+	}
+	return k.cap(i, r.Mbps)
 }
 
 // wider reports whether r surely denies nothing that q allows.
@@ -115,11 +158,6 @@ func (k *kernel) enforce(i int, before inForce, r Rules) error {
 	}
 	if l.Attrs().Alias != k.cfg.alias() {
 		return api.Errorf(api.CodeNetworkUnavailable, "network slot %d belongs to another server", i)
-	}
-	if !before.known || before.rules.Mbps != r.Mbps {
-		if err := k.cap(i, r.Mbps); err != nil {
-			return err
-		}
 	}
 	toRules := r.kind() == kindRuled
 	if !toRules {
@@ -197,26 +235,32 @@ func (k *kernel) restoreSlots() error {
 	return nil
 }
 
-// forgetSlot removes what the table has of a slot.
+// forgetSlot removes what the table has of a slot, and lets nothing come there
+// until dropSlot. It is the first step of a removal: a link under lists that are
+// not there is refused, and one without a group meets nobody.
 func (k *kernel) forgetSlot(i int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	f := k.of(i)
-	if !k.hasTableState(f) {
-		delete(k.slots, i)
-		return nil
+	if f := k.of(i); k.hasTableState(f) {
+		// With the table gone, so is this.
+		if err := k.writeSlot(i, f, DefaultRules()); err != nil && !missing(err) {
+			return err
+		}
 	}
-	err := k.writeSlot(i, f, DefaultRules())
-	if err == nil || missing(err) { // with the table gone, so is this
-		delete(k.slots, i)
-		return nil
-	}
-	return err
+	k.slots[i] = inForce{rules: DefaultRules(), known: true, gone: true}
+	return nil
+}
+
+// dropSlot is the last step of a removal: the index is as if it never was used.
+func (k *kernel) dropSlot(i int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.slots, i)
 }
 
 // buildRules writes the chain of a slot whose kind needs one, and else removes it.
 func (k *kernel) buildRules(b *ruleset, i int, r Rules) {
-	chain := b.chain("rules-" + strconv.Itoa(i))
+	chain := b.chain(rulesChains + strconv.Itoa(i))
 	element := leadsTo(linkName16(linkName(i)), chain.Name)
 	b.put(b.named(rulesMap), element)
 	if r.kind() != kindRuled {
@@ -238,7 +282,7 @@ func (k *kernel) buildRules(b *ruleset, i int, r Rules) {
 
 // buildLinks writes the chain that decides on packets to other slots.
 func (k *kernel) buildLinks(b *ruleset, i int, r Rules) {
-	chain := b.chain("links-" + strconv.Itoa(i))
+	chain := b.chain(linksChains + strconv.Itoa(i))
 	element := leadsTo(linkName16(linkName(i)), chain.Name)
 	b.put(b.named(linksMap), element)
 	if len(r.Groups) == 0 {
@@ -263,22 +307,60 @@ func (k *kernel) memberships(i int, groups []groupID) []nftables.SetElement {
 
 // groupsOf reads the groups of a slot that an earlier process put there.
 func (k *kernel) groupsOf(i int) ([]groupID, error) {
-	conn, err := openTables()
-	if err != nil {
-		return nil, err
-	}
-	elements, err := conn.GetSetElements(&nftables.Set{Table: ourTable(), Name: memberSet.Name, KeyType: memberSet.KeyType})
-	if err != nil {
-		return nil, err
-	}
 	addr := k.cfg.slot(i).Address.Addr()
 	var out []groupID
+	err := eachMember(func(id groupID, a netip.Addr) {
+		if a == addr {
+			out = append(out, id)
+		}
+	})
+	return out, err
+}
+
+func eachMember(do func(groupID, netip.Addr)) error {
+	conn, err := openTables()
+	if err != nil {
+		return err
+	}
+	elements, err := conn.GetSetElements(&nftables.Set{Table: ourTable(), Name: memberSet.Name, KeyType: memberSet.KeyType})
 	for _, e := range elements {
-		if len(e.Key) == 20 && netip.AddrFrom4([4]byte(e.Key[16:])) == addr {
-			out = append(out, groupID(e.Key[:16]))
+		if len(e.Key) == 20 {
+			do(groupID(e.Key[:16]), netip.AddrFrom4([4]byte(e.Key[16:])))
 		}
 	}
-	return out, nil
+	return err
+}
+
+// indexesInTable are the slots, of all servers, that the table has chains for or
+// that are in groups.
+func (k *kernel) indexesInTable() (map[int]bool, error) {
+	found := map[int]bool{}
+	err := eachMember(func(_ groupID, a netip.Addr) {
+		if i, ok := k.cfg.indexOf(a); ok {
+			found[i] = true
+		}
+	})
+	if missing(err) { // with the table gone, so are they
+		return nil, nil
+	}
+	var chains []*nftables.Chain
+	if err == nil {
+		var conn *nftables.Conn
+		if conn, err = openTables(); err == nil {
+			chains, err = conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
+		}
+	}
+	if err != nil {
+		return nil, refusedBy(err, "the rules of sandbox networks cannot be listed")
+	}
+	for _, c := range chains {
+		for _, prefix := range []string{rulesChains, linksChains} {
+			if i, ok := slotIndex(c.Name, prefix); ok && c.Table.Name == tableName {
+				found[i] = true
+			}
+		}
+	}
+	return found, nil
 }
 
 // addRanges adds a rule for each range of ports with the addresses it is for,

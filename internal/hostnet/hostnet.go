@@ -48,6 +48,8 @@
 //
 // Rules cost the packets of a connection nothing after its first, since what the
 // kernel knows is let through; Apply forgets the connections that new rules deny.
+// Whoever puts back a table that was lost does so too, and ends what guests
+// opened to the host meanwhile.
 package hostnet
 
 import (

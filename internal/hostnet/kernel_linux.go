@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -21,9 +22,10 @@ type kernel struct {
 	user  *os.File        // holds the shared lock that says this server is here
 	gate  int             // index of its slot
 	own   ownPart
+	mtu   atomic.Int64    // of new slots
+	turns [64]sync.Mutex  // by index: a slot's rules change once at a time; taken before mu
 	mu    sync.Mutex      // guards what follows, and every change of the table
 	rules policy          // as last installed
-	mtu   int             // of new slots
 	slots map[int]inForce // that are not under the default rules
 	lost  bool            // slots' rules that are in slots are not in the table
 }
@@ -73,6 +75,9 @@ func (k *kernel) setupGate() (gate int, err error) {
 		return 0, err
 	}
 	k.own = ownPart{cfg: k.cfg, gate: k.cfg.slot(k.gate).Gateway, log: logGroup(k.gate)}
+	if err := k.cutLost(); err != nil {
+		return 0, errors.Join(err, k.closeGate())
+	}
 	if err := transact(k.own.build); err != nil {
 		return 0, errors.Join(refusedBy(err, "the rules of this server's sandboxes cannot be installed (nftables)"), k.closeGate())
 	}
@@ -95,9 +100,9 @@ func (k *kernel) refreshLocked(lock *machineLock) error {
 		return err
 	}
 	want := k.policyFor(ups)
+	k.mtu.Store(int64(slotMTU(ups)))
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.mtu = slotMTU(ups)
 	if _, err := k.install(want); err != nil {
 		return err
 	}
@@ -144,7 +149,9 @@ func (k *kernel) install(p policy) (restored bool, err error) {
 		}
 	})
 	if err == nil && k.lost {
-		err = k.restoreSlots()
+		if err = k.restoreSlots(); err == nil {
+			err = k.cutGap()
+		}
 	}
 	if err != nil {
 		return restored, refusedBy(err, "the rules of sandbox networks cannot be installed (nftables)")

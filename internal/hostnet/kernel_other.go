@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/netip"
 	"runtime"
+	"time"
 
 	"github.com/pandastack/pandastack/api"
 )
@@ -22,8 +23,9 @@ func (*kernel) create(int) (Slot, error)                        { return Slot{},
 func (*kernel) adopt(int) (Slot, error)                         { return Slot{}, errNotLinux() }
 func (*kernel) remove(int) error                                { return errNotLinux() }
 func (*kernel) removeLate(context.Context, int) error           { return errNotLinux() }
-func (*kernel) cutReleased([]int) error                         { return errNotLinux() }
-func (*kernel) owned() ([]int, error)                           { return nil, errNotLinux() }
+func (*kernel) cutReleased(map[int]time.Time) error             { return errNotLinux() }
+func (*kernel) disown(int)                                      {}
+func (*kernel) leftover() ([]int, error)                        { return nil, errNotLinux() }
 func (*kernel) ensureRules(context.Context) (bool, error)       { return false, errNotLinux() }
 func (*kernel) refresh(context.Context) error                   { return errNotLinux() }
 func (*kernel) close(context.Context) error                     { return nil }

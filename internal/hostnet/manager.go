@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/pandastack/pandastack/api"
 )
@@ -25,14 +27,14 @@ type Manager struct {
 	wanted chan struct{} // a ready slot was taken
 	gone   chan struct{} // a slot was released
 	mu     sync.Mutex
-	ready  []Slot       // made ahead
-	held   map[int]bool // every index of ours: being made, ready, in use, being removed
-	inUse  map[int]bool // given out by Take or Adopt
-	fresh  map[int]bool // given out by Take, and nothing applied since
-	spent  []int        // removed, but peers and connection tracking remember them
-	doomed []int        // released, not removed yet
-	cursor int          // where the search for a free index goes on
-	gate   int          // index of the slot that no sandbox gets
+	ready  []Slot            // made ahead
+	held   map[int]bool      // every index of ours: being made, ready, in use, being removed
+	inUse  map[int]bool      // given out by Take or Adopt
+	fresh  map[int]bool      // given out by Take, and nothing applied since
+	spent  map[int]time.Time // removed then, but peers and connection tracking remember them
+	doomed []int             // released, not removed yet
+	cursor int               // where the search for a free index goes on
+	gate   int               // index of the slot that no sandbox gets
 	open   bool
 	runs   bool
 	busy   sync.WaitGroup // calls that work in the kernel; none begins unless open
@@ -52,6 +54,7 @@ func New(cfg Config, log *slog.Logger) *Manager {
 		held:   map[int]bool{},
 		inUse:  map[int]bool{},
 		fresh:  map[int]bool{},
+		spent:  map[int]time.Time{},
 	}
 }
 
@@ -219,7 +222,8 @@ func (m *Manager) removeLate(ctx context.Context, i int) error {
 }
 
 // Sweep removes the slots that an earlier process of this owner left and that
-// neither keep nor this Manager names. One that cannot be removed yet is removed
+// neither keep nor this Manager names, and the rules of slots that are not there
+// any more. One that cannot be removed yet is removed
 // by Run.
 func (m *Manager) Sweep(ctx context.Context, keep []int) error {
 	end, err := m.begin()
@@ -227,7 +231,7 @@ func (m *Manager) Sweep(ctx context.Context, keep []int) error {
 		return err
 	}
 	defer end()
-	found, err := m.kernel.owned()
+	found, err := m.kernel.leftover()
 	if err != nil {
 		return err
 	}
@@ -245,6 +249,7 @@ func (m *Manager) Sweep(ctx context.Context, keep []int) error {
 		if skip {
 			continue
 		}
+		m.kernel.disown(i)
 		if err := m.remove(i); err != nil {
 			errs = append(errs, err)
 			m.doom(i) // for Run, or else for Close
@@ -357,7 +362,7 @@ func (m *Manager) makeAny(ctx context.Context) (s Slot, ok bool, err error) {
 func (m *Manager) recycle() int {
 	m.mu.Lock()
 	spent := m.spent
-	m.spent = nil
+	m.spent = map[int]time.Time{}
 	m.mu.Unlock()
 	if len(spent) == 0 {
 		return 0
@@ -367,10 +372,10 @@ func (m *Manager) recycle() int {
 	defer m.mu.Unlock()
 	if err != nil {
 		m.log.Warn("connections of sandboxes that are gone are not forgotten yet", "error", err)
-		m.spent = append(m.spent, spent...)
+		maps.Copy(m.spent, spent)
 		return 0
 	}
-	for _, i := range spent {
+	for i := range spent {
 		delete(m.held, i)
 	}
 	return len(spent)
@@ -398,7 +403,7 @@ func (m *Manager) remove(i int) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.spent = append(m.spent, i)
+	m.spent[i] = time.Now()
 	return nil
 }
 

@@ -40,8 +40,9 @@ func DefaultRules() Rules { return Rules{Default: true} }
 // maxRanges bounds a list; the interface of the platform allows fewer.
 const maxRanges = 4096
 
-// maxMbps is what the kernel's 32-bit counters of rates still hold.
-const maxMbps = 32_000
+// maxMbps is what a burst and a queue in the kernel's 32-bit counters of bytes
+// still hold.
+const maxMbps = 100_000
 
 // checked gives equal rules one form, or says what is wrong.
 func (r Rules) checked() (Rules, error) {

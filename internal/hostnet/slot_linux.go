@@ -30,10 +30,7 @@ var hostSettings = []struct{ name, value string }{
 
 // create makes slot i, or says errTaken.
 func (k *kernel) create(i int) (Slot, error) {
-	k.mu.Lock()
-	mtu := k.mtu
-	k.mu.Unlock()
-	return k.createAs(i, kindOpen, mtu)
+	return k.createAs(i, kindOpen, int(k.mtu.Load()))
 }
 
 func (k *kernel) createAs(i int, as kind, mtu int) (Slot, error) {
@@ -122,26 +119,96 @@ func neighbour(s Slot, link netlink.Link) *netlink.Neigh {
 	}
 }
 
-// remove takes slot i of this owner away, whatever is there of it. The link goes
-// first: it ends the guest's end too, even if a process holds the namespace.
+// remove takes slot i of this owner away, whatever is there of it. What the table
+// has of it goes first: a process that dies between the steps leaves a slot that
+// owned finds, and never an index that is free and still in groups. The link goes
+// next: it ends the guest's end too, even if a process holds the namespace.
 func (k *kernel) remove(i int) error {
 	s := k.cfg.slot(i)
 	link, err := k.host.LinkByName(s.HostInterface)
 	switch {
 	case err == nil && link.Attrs().Alias == k.cfg.alias():
-		if err := k.host.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
-			return unavailable(err, "the link of a network slot cannot be removed")
-		}
-	case err != nil && !errors.As(err, &netlink.LinkNotFoundError{}):
-		return unavailable(err, "the link of a network slot cannot be found")
+		err = k.removeLinked(i, link)
+	case errors.As(err, &netlink.LinkNotFoundError{}):
+		err = k.reclaim(i)
+	case err != nil:
+		err = unavailable(err, "the link of a network slot cannot be found")
+	}
+	if err != nil {
+		return err
 	}
 	if err := unname(s.Namespace); err != nil {
 		return unavailable(err, "the namespace of a network slot cannot be removed")
 	}
+	k.dropSlot(i)
+	return nil
+}
+
+func (k *kernel) removeLinked(i int, link netlink.Link) error {
 	if err := k.forgetSlot(i); err != nil {
 		return refusedBy(err, "the rules of a network slot cannot be removed")
 	}
+	if err := k.host.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+		return unavailable(err, "the link of a network slot cannot be removed")
+	}
 	return nil
+}
+
+// reclaim removes what the table has of a slot without a link, unless somebody
+// takes the index: then it is theirs. A link that no namespace keeps takes it
+// meanwhile.
+func (k *kernel) reclaim(i int) (err error) {
+	k.mu.Lock()
+	clean := !k.hasTableState(k.of(i))
+	k.mu.Unlock()
+	if clean {
+		return nil
+	}
+	n, err := newNetns()
+	if err != nil {
+		return unavailable(err, "a network namespace cannot be made")
+	}
+	defer n.close()
+	link, err := k.addLink(k.cfg.slot(i), n, kindOffline)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return unavailable(err, "a veth pair cannot be made")
+	}
+	return k.removeLinked(i, link)
+}
+
+// disown makes sure that what an earlier process applied to a slot, which nobody
+// here knows, is looked for when the slot is removed.
+func (k *kernel) disown(i int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.slots[i]; !ok {
+		k.slots[i] = inForce{}
+	}
+}
+
+// leftover lists the slots of this owner, and those that the table names and that
+// have no link: theirs went without their server's doing.
+func (k *kernel) leftover() ([]int, error) {
+	out, err := k.owned()
+	if err != nil {
+		return nil, err
+	}
+	named, err := k.indexesInTable()
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range out {
+		delete(named, i)
+	}
+	for i := range named {
+		if _, err := k.host.LinkByName(linkName(i)); errors.As(err, &netlink.LinkNotFoundError{}) {
+			out = append(out, i)
+		}
+	}
+	return out, nil
 }
 
 // owned lists the slots of this owner by namespaces and by links.
