@@ -15,7 +15,7 @@ import (
 const (
 	maxQuery     = 4096             // bytes of a query
 	resolverIdle = 10 * time.Second // of a connection to the resolver
-	queryTimeout = 8 * time.Second
+	queryTimeout = 5 * time.Second
 )
 
 // ServeDNS answers queries over UDP and TCP until ctx ends; either may be nil.
@@ -113,18 +113,11 @@ func (s *Server) packet(ctx context.Context, from *net.UDPAddr, wire []byte, pac
 		return
 	}
 	g := s.guest(source, peer.ID)
-	if !g.take(&g.queries, maxQueries) {
-		return
-	}
-	select {
-	case s.queries <- struct{}{}:
-	default:
-		g.release(&g.queries)
+	if !g.take(&g.queries, &s.queries) {
 		return
 	}
 	all.Go(func() {
-		defer g.release(&g.queries)
-		defer func() { <-s.queries }()
+		defer g.release(&g.queries, &s.queries)
 		if answer := s.answer(ctx, peer, g, wire, true); answer != nil {
 			// A packet that cannot be sent is lost like any other.
 			_, _ = packets.WriteTo(answer, from)
@@ -132,7 +125,8 @@ func (s *Server) packet(ctx context.Context, from *net.UDPAddr, wire []byte, pac
 	})
 }
 
-// serveQueries answers the queries of one connection, one after the other.
+// serveQueries answers the queries of one connection, one after the other. A query
+// for which there is no place ends the connection.
 func (s *Server) serveQueries(ctx context.Context, c *net.TCPConn) {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
@@ -142,10 +136,10 @@ func (s *Server) serveQueries(ctx context.Context, c *net.TCPConn) {
 		return
 	}
 	g := s.guest(source, peer.ID)
-	if !g.take(&g.conns, maxQueries) {
+	if !g.take(&g.conns, &s.conns) {
 		return
 	}
-	defer g.release(&g.conns)
+	defer g.release(&g.conns, &s.conns)
 	for ctx.Err() == nil {
 		c.SetDeadline(time.Now().Add(resolverIdle))
 		wire, err := readFrame(c, maxQuery)
@@ -155,13 +149,11 @@ func (s *Server) serveQueries(ctx context.Context, c *net.TCPConn) {
 		if peer, ok = s.peer(source); !ok || peer.ID != g.id {
 			return
 		}
-		select {
-		case s.queries <- struct{}{}:
-		case <-ctx.Done():
+		if !g.take(&g.queries, &s.queries) {
 			return
 		}
 		answer := s.answer(ctx, peer, g, wire, false)
-		<-s.queries
+		g.release(&g.queries, &s.queries)
 		c.SetDeadline(time.Now().Add(resolverIdle))
 		if answer == nil || writeFrame(c, answer) != nil {
 			return

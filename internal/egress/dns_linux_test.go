@@ -33,21 +33,21 @@ var resolverCases = []struct {
 	answer  string // what the answer ends with
 	outside bool
 }{
-	{"pypi.org", dns.TypeA, dns.RcodeSuccess, "203.0.113.20", true},
-	{"PyPI.ORG", dns.TypeA, dns.RcodeSuccess, "203.0.113.20", true},
+	{"packages.example.com", dns.TypeA, dns.RcodeSuccess, "203.0.113.20", true},
+	{"PacKages.Example.COM", dns.TypeA, dns.RcodeSuccess, "203.0.113.20", true},
 	{"a.b.good.example", dns.TypeA, dns.RcodeSuccess, "203.0.113.30", true},
 	{"nothing.good.example", dns.TypeA, dns.RcodeNameError, "", true},
-	{"pypi.org", dns.TypeAAAA, dns.RcodeSuccess, "", false},
-	{"pypi.org", dns.TypeHTTPS, dns.RcodeSuccess, "", false},
-	{"pypi.org", dns.TypeSVCB, dns.RcodeSuccess, "", false},
+	{"packages.example.com", dns.TypeAAAA, dns.RcodeSuccess, "", false},
+	{"packages.example.com", dns.TypeHTTPS, dns.RcodeSuccess, "", false},
+	{"packages.example.com", dns.TypeSVCB, dns.RcodeSuccess, "", false},
 	{"www.good.example", dns.TypeTXT, dns.RcodeSuccess, `"hello"`, true},
 	{"secret.evil.com", dns.TypeA, dns.RcodeNameError, "", false},
 	{"secret.evil.com", dns.TypeAAAA, dns.RcodeNameError, "", false},
 	{"secret.evil.com", dns.TypeTXT, dns.RcodeNameError, "", false},
 	{"secret.evil.com", dns.TypeMX, dns.RcodeNameError, "", false},
 	{"secret.evil.com", dns.TypeHTTPS, dns.RcodeNameError, "", false},
-	{"evil-pypi.org", dns.TypeA, dns.RcodeNameError, "", false},
-	{"www.pypi.org", dns.TypeA, dns.RcodeNameError, "", false},
+	{"evil-packages.example.com", dns.TypeA, dns.RcodeNameError, "", false},
+	{"www.packages.example.com", dns.TypeA, dns.RcodeNameError, "", false},
 	{"good.example", dns.TypeA, dns.RcodeNameError, "", false},
 	{"bad.good.example", dns.TypeA, dns.RcodeNameError, "", false},
 	{"66.113.0.203.in-addr.arpa", dns.TypePTR, dns.RcodeNameError, "", false},
@@ -56,11 +56,11 @@ var resolverCases = []struct {
 	{`a\.b.good.example`, dns.TypeA, dns.RcodeNameError, "", false},
 	{`*.good.example`, dns.TypeA, dns.RcodeNameError, "", false},
 	{".", dns.TypeNS, dns.RcodeNameError, "", false},
-	{"pypi.org", dns.TypeANY, dns.RcodeRefused, "", false},
-	{"pypi.org", dns.TypeAXFR, dns.RcodeRefused, "", false},
-	{"pypi.org", dns.TypeIXFR, dns.RcodeRefused, "", false},
-	{"pypi.org", dns.TypeNULL, dns.RcodeRefused, "", false},
-	{"pypi.org", 65280, dns.RcodeRefused, "", false},
+	{"packages.example.com", dns.TypeANY, dns.RcodeRefused, "", false},
+	{"packages.example.com", dns.TypeAXFR, dns.RcodeRefused, "", false},
+	{"packages.example.com", dns.TypeIXFR, dns.RcodeRefused, "", false},
+	{"packages.example.com", dns.TypeNULL, dns.RcodeRefused, "", false},
+	{"packages.example.com", 65280, dns.RcodeRefused, "", false},
 	{"web.internal", dns.TypeA, dns.RcodeSuccess, "10.200.0.6", false},
 	{"WEB.internal", dns.TypeA, dns.RcodeSuccess, "10.200.0.6", false},
 	{"web.internal", dns.TypeAAAA, dns.RcodeSuccess, "", false},
@@ -146,7 +146,7 @@ func TestResolverMalformed(t *testing.T) {
 	g := w.s.guest(boxA, "box-a")
 	peer, _ := w.s.peer(boxA)
 	pack := func(change func(*dns.Msg)) []byte {
-		m := question("pypi.org", dns.TypeA)
+		m := question("packages.example.com", dns.TypeA)
 		change(m)
 		b, err := m.Pack()
 		if err != nil {
@@ -220,7 +220,7 @@ func TestResolverSize(t *testing.T) {
 func TestUpstreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.NetworkRules{})
-	w.name("pypi.org", "203.0.113.20")
+	w.name("packages.example.com", "203.0.113.20")
 	good := w.s.cfg.Upstream()[0]
 	silent, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
@@ -231,13 +231,13 @@ func TestUpstreams(t *testing.T) {
 	failing := w.serveFailures(t)
 	for _, first := range []netip.AddrPort{netip.MustParseAddrPort(silent.LocalAddr().String()), liar, failing, netip.MustParseAddrPort("127.0.0.1:1")} {
 		w.setUpstream(first, good)
-		if m := w.ask(boxA, "pypi.org", dns.TypeA); len(m.Answer) != 1 || !strings.HasSuffix(m.Answer[0].String(), "203.0.113.20") {
+		if m := w.ask(boxA, "packages.example.com", dns.TypeA); len(m.Answer) != 1 || !strings.HasSuffix(m.Answer[0].String(), "203.0.113.20") {
 			t.Errorf("behind %s: %v", first, m)
 		}
 	}
 	for _, none := range [][]netip.AddrPort{nil, {failing}} {
 		w.setUpstream(none...)
-		if m := w.ask(boxA, "pypi.org", dns.TypeA); m.Rcode != dns.RcodeServerFailure {
+		if m := w.ask(boxA, "packages.example.com", dns.TypeA); m.Rcode != dns.RcodeServerFailure {
 			t.Errorf("with %v: %v", none, m)
 		}
 	}
@@ -305,26 +305,26 @@ func (w *world) serveRaw(t *testing.T, answers func(*dns.Msg) []*dns.Msg) netip.
 func TestQueriesInFlight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.NetworkRules{})
-	w.name("pypi.org", "203.0.113.20")
+	w.name("packages.example.com", "203.0.113.20")
 	g := w.s.guest(boxA, "box-a")
 	for i := range maxQueries {
-		if !g.take(&g.queries, maxQueries) {
+		if !g.take(&g.queries, &w.s.queries) {
 			t.Fatalf("%d are too many", i)
 		}
 	}
-	if g.take(&g.queries, maxQueries) {
+	if g.take(&g.queries, &w.s.queries) {
 		t.Fatal("there is no bound")
 	}
-	if m := w.ask(boxB, "pypi.org", dns.TypeA); len(m.Answer) != 1 {
+	if m := w.ask(boxB, "packages.example.com", dns.TypeA); len(m.Answer) != 1 {
 		t.Errorf("the other sandbox: %v", m)
 	}
 	for range maxQueries {
-		g.release(&g.queries)
+		g.release(&g.queries, &w.s.queries)
 	}
 	var all sync.WaitGroup
 	for range maxQueries / 2 {
 		all.Go(func() {
-			if m, err := w.query("udp", boxA, question("pypi.org", dns.TypeA)); err != nil || len(m.Answer) != 1 {
+			if m, err := w.query("udp", boxA, question("packages.example.com", dns.TypeA)); err != nil || len(m.Answer) != 1 {
 				t.Errorf("%v, %v", m, err)
 			}
 		})

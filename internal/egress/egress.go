@@ -34,6 +34,20 @@
 // would tell a sandbox what others ask for. Addresses that no sandbox may reach are
 // taken out of answers. Sandboxes have no IPv6, so there are no AAAA records.
 //
+// # Limits
+//
+// What a sandbox does decides how many connections and queries there are, and how
+// much is read before anything is decided. All of it has a bound for one sandbox,
+// and one for all together that is shared by need: while at most half is taken, a
+// sandbox has its own bound only; beyond that it gets no more once it holds a
+// sixteenth of what is left. So sandboxes that take all they can get leave the same
+// to sixteen others, and one that holds nothing gets something while there is
+// anything. What is held already is not taken back.
+//
+// Read ahead are at most maxHelloBytes of a connection, for as long as it is
+// undecided, and at most maxHead of a later request, for helloTimeout from its first
+// byte on. Every byte is looked at once, however few come at a time.
+//
 // # Changes
 //
 // Peer is asked anew for every decision. After a change of rules Recheck cuts what
@@ -56,18 +70,30 @@ import (
 	"github.com/pandastack/pandastack/internal/netrule"
 )
 
-// Limits. The first four are of one sandbox.
+// Limits of one sandbox.
 const (
-	maxFlows     = 4096 // connections through the proxy
-	maxQueries   = 64   // queries in flight, and connections to the resolver
+	maxFlows     = 1024 // connections through the proxy
+	maxUndecided = 256  // of these, connections that nothing is decided about
+	maxQueries   = 32   // queries in flight
+	maxConns     = 32   // connections to the resolver
 	maxPins      = 4096 // pairs of name and address
 	maxLookups   = 16   // names that the proxy looks up at once
 	maxAddresses = 32   // of one answer
+)
 
-	maxAllQueries = 4096 // queries in flight of all sandboxes
+// Limits of all sandboxes together. A connection through the proxy has up to six
+// descriptors: its two ends, and a pipe for each direction.
+const (
+	maxAllFlows     = 16384
+	maxAllUndecided = 4096
+	maxAllQueries   = 4096
+	maxAllConns     = 4096
+)
 
+// How long, and how often.
+const (
 	serverFirst  = 300 * time.Millisecond // of silence until the server may be one that speaks first
-	helloTimeout = 5 * time.Second        // for the first bytes, complete enough to decide
+	helloTimeout = 5 * time.Second        // for the first bytes, complete enough to decide, and for the head of a later request
 	dialTimeout  = 10 * time.Second
 	maxDials     = 3 // addresses of a name that are tried
 	maxNames     = 8 // names that are looked up for a connection without one
@@ -106,8 +132,8 @@ type Config struct {
 
 // Server is the resolver and the proxy of all sandboxes of a host.
 type Server struct {
-	cfg     Config
-	queries chan struct{} // a place for each query in flight
+	cfg                              Config
+	flows, undecided, queries, conns places
 
 	mu     sync.Mutex
 	guests map[netip.Addr]*guest
@@ -124,7 +150,14 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{cfg: cfg, queries: make(chan struct{}, maxAllQueries), guests: map[netip.Addr]*guest{}}
+	return &Server{
+		cfg:       cfg,
+		flows:     places{each: maxFlows, all: maxAllFlows},
+		undecided: places{each: maxUndecided, all: maxAllUndecided},
+		queries:   places{each: maxQueries, all: maxAllQueries},
+		conns:     places{each: maxConns, all: maxAllConns},
+		guests:    map[netip.Addr]*guest{},
+	}
 }
 
 // Recheck applies changed rules to the sandbox at source: it cuts connections that
@@ -228,45 +261,48 @@ type guest struct {
 	pins    pins
 	lookups chan struct{} // a place for each name that is being looked up
 
-	mu      sync.Mutex
-	ended   bool
-	flows   map[*flow]struct{}
-	queries int // in flight
-	conns   int // to the resolver
+	mu        sync.Mutex
+	ended     bool
+	flows     map[*flow]struct{}
+	undecided int // of flows
+	queries   int // in flight
+	conns     int // to the resolver
 }
 
-// take counts one more of something that a sandbox may have limit of.
-func (g *guest) take(n *int, limit int) bool {
+// take counts one more of something, n, that all sandboxes share.
+func (g *guest) take(n *int, of *places) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ended || *n >= limit {
+	if g.ended || !of.take(*n) {
 		return false
 	}
 	*n++
 	return true
 }
 
-func (g *guest) release(n *int) {
+func (g *guest) release(n *int, of *places) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	*n--
+	of.release()
 }
 
 // add admits a connection, unless there are too many.
-func (g *guest) add(f *flow) bool {
+func (g *guest) add(f *flow, of *places) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ended || len(g.flows) >= maxFlows {
+	if g.ended || !of.take(len(g.flows)) {
 		return false
 	}
 	g.flows[f] = struct{}{}
 	return true
 }
 
-func (g *guest) remove(f *flow) {
+func (g *guest) remove(f *flow, of *places) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.flows, f)
+	of.release()
 }
 
 // open lists the connections that there are now.

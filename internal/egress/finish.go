@@ -25,6 +25,7 @@ func (f *flow) finish(err error) {
 	case cut:
 		f.close() // before anything was decided: the sandbox or the server has gone
 	case errors.As(err, &r):
+		f.in.buf = nil // saying no may take a moment
 		f.refused(r)
 		f.sayNo(r)
 		f.closeGently()

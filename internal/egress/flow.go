@@ -39,12 +39,13 @@ func (s *Server) serve(ctx context.Context, c *net.TCPConn) {
 	}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	defer f.cancel(nil)
-	if !f.g.add(f) {
+	if !f.g.add(f, &s.flows) {
 		f.refused(errMany)
 		reset(c)
 		return
 	}
-	defer f.g.remove(f)
+	defer f.g.remove(f, &s.flows)
+	defer f.decided()
 	// A guest that sleeps does not answer probes. What is left of one that is gone
 	// is cut by Forget.
 	_ = c.SetKeepAlive(false)
@@ -63,6 +64,7 @@ const (
 
 const (
 	errMany    refusal = "the sandbox has too many connections"
+	errWaiting refusal = "the sandbox has too many connections that are not made yet"
 	errGone    refusal = "the sandbox is gone"
 	errChanged refusal = "the rules changed"
 	errFloor   refusal = "no sandbox may reach this address"
@@ -88,6 +90,7 @@ type flow struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
+	waits          bool     // whether it is counted as undecided
 	speaks         protocol // for how to say no
 	sent, received atomic.Int64
 
@@ -121,6 +124,9 @@ func (f *flow) decide() error {
 		return f.pass(f.g.pins.name(f.to.Addr()), byAddress, []netip.AddrPort{f.to})
 	}
 	f.looked = true
+	if err := f.wait(); err != nil {
+		return err
+	}
 	f.in.until(f.began.Add(serverFirst))
 	if err := f.in.fill(maxHelloBytes); ranOut(err) {
 		if done, err := f.serverFirst(rules); done {
@@ -139,6 +145,24 @@ func (f *flow) decide() error {
 		return f.http()
 	}
 	return f.other()
+}
+
+// wait counts the connection as undecided, so that something may be read ahead of
+// it; decided takes that back. Until something is reached it is undecided: it holds
+// what was read ahead.
+func (f *flow) wait() error {
+	if !f.g.take(&f.g.undecided, &f.s.undecided) {
+		return errWaiting
+	}
+	f.waits = true
+	return nil
+}
+
+func (f *flow) decided() {
+	if f.waits {
+		f.waits = false
+		f.g.release(&f.g.undecided, &f.s.undecided)
+	}
 }
 
 // tls passes on a TLS connection by the name in its hello.
@@ -260,6 +284,7 @@ func (f *flow) serverFirst(rules *netrule.Rules) (done bool, err error) {
 	if err := f.connect(name, how, []netip.AddrPort{f.to}); err != nil {
 		return true, err
 	}
+	f.decided()
 	past := time.Unix(1, 0)
 	spoken := make(chan []byte, 1)
 	f.in.until(time.Time{})
@@ -277,7 +302,8 @@ func (f *flow) serverFirst(rules *netrule.Rules) (done bool, err error) {
 	if len(f.in.buf) > 0 && len(greeting) == 0 {
 		f.disconnect()
 		f.logged = "" // what it will be called is what it says now
-		return false, nil
+		err := f.wait()
+		return err != nil, err
 	}
 	if len(greeting) > 0 {
 		n, err := f.client.Write(greeting)
@@ -295,6 +321,7 @@ func (f *flow) pass(name string, how how, targets []netip.AddrPort) error {
 	if err := f.connect(name, how, targets); err != nil {
 		return err
 	}
+	f.decided()
 	f.in.until(time.Time{})
 	f.relay()
 	return nil

@@ -51,8 +51,8 @@ func fragmented(h string, n int) string {
 
 func FuzzHello(f *testing.F) {
 	for _, s := range []string{
-		hello(sni("pypi.org")), hello(), hello(sni("pypi.org"), sni("evil.com")), fragmented(hello(sni("pypi.org")), 1),
-		hello(extension(extECH, "x")), hello(sni("pypi.org")) + hello(), "\x16", "\x16\x03\x01\x00\x00", "\x80\x2e\x01",
+		hello(sni("packages.example.com")), hello(), hello(sni("packages.example.com"), sni("evil.com")), fragmented(hello(sni("packages.example.com")), 1),
+		hello(extension(extECH, "x")), hello(sni("packages.example.com")) + hello(), "\x16", "\x16\x03\x01\x00\x00", "\x80\x2e\x01",
 	} {
 		f.Add([]byte(s))
 	}
@@ -87,7 +87,7 @@ func FuzzHello(f *testing.F) {
 // we accept, it must read in the same way, or refuse.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
-		"Host: pypi.org\r\n", "Host: pypi.org:80\r\nContent-Length: 5\r\n", "Host: a.b\r\nTransfer-Encoding: chunked\r\n",
+		"Host: packages.example.com\r\n", "Host: packages.example.com:80\r\nContent-Length: 5\r\n", "Host: a.b\r\nTransfer-Encoding: chunked\r\n",
 		"Host: a\r\nUpgrade: websocket\r\n", "Host: 1.2.3.4\r\n", "Host: a\r\n b\r\n", "Host : a\r\n", "host:a\r\nHOST:b\r\n", "Content_Length: 1\r\nHost: a\r\n",
 	} {
 		f.Add("GET / HTTP/1.1\r\n" + s + "\r\n")
@@ -128,7 +128,7 @@ func FuzzRequest(f *testing.F) {
 }
 
 func FuzzHost(f *testing.F) {
-	for _, s := range []string{"pypi.org", "pypi.org:80", "1.2.3.4", "[::1]:80", "a@b", "a:b", ":", "", "a..b", "0x7f.1", "a\x00", "a:", "xn--a", "ü"} {
+	for _, s := range []string{"packages.example.com", "packages.example.com:80", "1.2.3.4", "[::1]:80", "a@b", "a:b", ":", "", "a..b", "0x7f.1", "a\x00", "a:", "xn--a", "ü"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -193,6 +193,8 @@ type pieces struct {
 	size int
 }
 
+func (p *pieces) SetReadDeadline(time.Time) error { return nil }
+
 func (p *pieces) Read(b []byte) (int, error) {
 	if len(p.b) == 0 {
 		return 0, io.EOF
@@ -211,12 +213,12 @@ func FuzzDNS(f *testing.F) {
 		}
 		return b
 	}
-	q := new(dns.Msg).SetQuestion("pypi.org.", dns.TypeA)
+	q := new(dns.Msg).SetQuestion("packages.example.com.", dns.TypeA)
 	reply := new(dns.Msg).SetReply(q)
 	reply.Answer = []dns.RR{
-		&dns.CNAME{Hdr: dns.RR_Header{Name: "pypi.org.", Rrtype: dns.TypeCNAME, Class: 1, Ttl: 1}, Target: "pypi.org."},
-		&dns.A{Hdr: dns.RR_Header{Name: "pypi.org.", Rrtype: dns.TypeA, Class: 1, Ttl: 1}, A: net.IPv4(203, 0, 113, 1)},
-		&dns.A{Hdr: dns.RR_Header{Name: "pypi.org.", Rrtype: dns.TypeA, Class: 1, Ttl: 1}, A: net.IPv4(127, 0, 0, 1)},
+		&dns.CNAME{Hdr: dns.RR_Header{Name: "packages.example.com.", Rrtype: dns.TypeCNAME, Class: 1, Ttl: 1}, Target: "packages.example.com."},
+		&dns.A{Hdr: dns.RR_Header{Name: "packages.example.com.", Rrtype: dns.TypeA, Class: 1, Ttl: 1}, A: net.IPv4(203, 0, 113, 1)},
+		&dns.A{Hdr: dns.RR_Header{Name: "packages.example.com.", Rrtype: dns.TypeA, Class: 1, Ttl: 1}, A: net.IPv4(127, 0, 0, 1)},
 	}
 	f.Add(seed(q), seed(reply))
 	f.Add(seed(new(dns.Msg).SetQuestion("web.internal.", dns.TypeA)), []byte{})
@@ -251,7 +253,7 @@ func FuzzDNS(f *testing.F) {
 		if m.Unpack(answer) != nil {
 			return
 		}
-		records, found, ttl := s.keep("a", "pypi.org", m)
+		records, found, ttl := s.keep("a", "packages.example.com", m)
 		if len(found) > maxAddresses || ttl > maxTTL {
 			t.Fatalf("%d addresses for %s", len(found), ttl)
 		}
@@ -267,10 +269,10 @@ var boxAddress = netip.MustParseAddr("10.200.0.2")
 
 // BenchmarkHello reads the name in a hello as it comes from a browser: long.
 func BenchmarkHello(b *testing.B) {
-	h := []byte(hello(sni("pypi.org"), extension(51, strings.Repeat("k", 1500))))
+	h := []byte(hello(sni("packages.example.com"), extension(51, strings.Repeat("k", 1500))))
 	b.ReportAllocs()
 	for b.Loop() {
-		if name, err := parseHello(h); err != nil || name != "pypi.org" {
+		if name, err := parseHello(h); err != nil || name != "packages.example.com" {
 			b.Fatal(name, err)
 		}
 	}
@@ -278,7 +280,7 @@ func BenchmarkHello(b *testing.B) {
 
 // BenchmarkRequest reads the head of a request.
 func BenchmarkRequest(b *testing.B) {
-	head := []byte(get + "Host: pypi.org\r\nUser-Agent: something/1.0\r\nAccept: */*\r\nAccept-Encoding: gzip\r\nCookie: " + strings.Repeat("c", 200) + "\r\n\r\n")
+	head := []byte(get + "Host: packages.example.com\r\nUser-Agent: something/1.0\r\nAccept: */*\r\nAccept-Encoding: gzip\r\nCookie: " + strings.Repeat("c", 200) + "\r\n\r\n")
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := parseHead(head, true); err != nil {

@@ -61,6 +61,66 @@ const (
 	clientHello     = 1
 )
 
+// records finds in bytes that come a few at a time where a hello is complete. It
+// looks at each of them once, so that a hello is put together once.
+type records struct {
+	seen   int     // bytes that were looked at
+	header [5]byte // of this record
+	at     int     // bytes of header that there are
+	left   int     // bytes of this record that there are not
+	start  [4]byte // of the message: what it is, and its size
+	got    int     // bytes of the message that there are
+}
+
+// complete reports whether b, which begins with the bytes of the last call, is
+// enough for parseHello to decide: it has a whole hello, or is none.
+func (r *records) complete(b []byte) bool {
+	for done := false; r.seen < len(b); {
+		c := b[r.seen]
+		r.seen++
+		if r.at < len(r.header) {
+			done = r.head(c)
+		} else {
+			done = r.body(c)
+		}
+		if done {
+			return true
+		}
+	}
+	return false
+}
+
+// head takes a byte of the header of a record.
+func (r *records) head(c byte) (done bool) {
+	r.header[r.at] = c
+	switch r.at++; r.at {
+	case 1:
+		return c != recordHandshake
+	case 2:
+		return c != 3
+	case len(r.header):
+		r.left = int(r.header[3])<<8 | int(r.header[4])
+		return r.left == 0 || r.left > maxHello
+	}
+	return false
+}
+
+// body takes a byte of the message.
+func (r *records) body(c byte) (done bool) {
+	if r.got < len(r.start) {
+		r.start[r.got] = c
+	}
+	r.got++
+	if r.left--; r.left == 0 {
+		r.at = 0
+	}
+	if r.got < len(r.start) {
+		return r.start[0] != clientHello
+	}
+	size := len(r.start) + (int(r.start[1])<<16 | int(r.start[2])<<8 | int(r.start[3]))
+	return r.start[0] != clientHello || size > maxHello || r.got > size || r.got == size && r.left == 0
+}
+
 // helloMessage puts together the ClientHello, which may come in several records,
 // and gives what follows the last of them.
 func helloMessage(b []byte) (msg, rest []byte, err error) {

@@ -28,11 +28,12 @@ func (f *flow) http() error {
 	if err := f.connect(r.host, how, targets); err != nil {
 		return err
 	}
+	f.decided()
 	f.in.until(time.Time{})
 	var down sync.WaitGroup
-	switched := make(chan bool, 1)
+	switched, webSocket := make(chan bool, 1), r.webSocket
 	down.Go(func() {
-		if r.webSocket {
+		if webSocket {
 			switched <- f.switches()
 		}
 		f.relayDown()
@@ -55,6 +56,7 @@ func (f *flow) requests(r request, switched <-chan bool) error {
 		if err != nil {
 			return err
 		}
+		r.head = nil // the body may take long
 		k, err := f.in.body(f.up, r)
 		f.sent.Add(k)
 		if err != nil {
@@ -65,7 +67,7 @@ func (f *flow) requests(r request, switched <-chan bool) error {
 			f.sent.Add(k)
 			return err
 		}
-		if r, err = f.in.request(false); errors.Is(err, io.EOF) {
+		if r, err = f.in.later(); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
@@ -94,21 +96,32 @@ func (f *flow) laterRefused(why refusal) {
 }
 
 // switches passes on the head of the server's answer and reports whether it agrees
-// to speak another protocol from here on.
+// to speak another protocol from here on. The server may take any time to begin to
+// answer; what it leaves half said is no agreement.
 func (f *flow) switches() bool {
 	up := inlet{conn: f.up}
 	defer func() {
+		up.until(time.Time{})
 		n, _ := f.client.Write(up.buf)
 		f.received.Add(int64(n))
 	}()
+	const blank = "\r\n\r\n"
+	checked, begun := 0, false
 	for {
-		end := bytes.Index(up.buf, []byte("\r\n\r\n"))
+		end := bytes.Index(up.buf[checked:], []byte(blank))
 		if end < 0 {
+			if len(up.buf) > 0 && !begun {
+				begun = true
+				up.until(time.Now().Add(helloTimeout))
+			}
+			checked = max(0, len(up.buf)-len(blank)+1)
 			if up.fill(maxHead) != nil {
 				return false
 			}
 			continue
 		}
+		end += checked
+		checked, begun = 0, false
 		status := up.buf[:min(end, len("HTTP/1.1 101"))]
 		switch {
 		case bytes.Equal(status, []byte("HTTP/1.1 101")):
@@ -116,7 +129,8 @@ func (f *flow) switches() bool {
 		case !bytes.HasPrefix(status, []byte("HTTP/1.1 1")):
 			return false
 		}
-		n, err := f.client.Write(up.take(end + 4)) // 100 and 103 come before the answer
+		up.until(time.Time{})
+		n, err := f.client.Write(up.take(end + len(blank))) // 100 and 103 come before the answer
 		f.received.Add(int64(n))
 		if err != nil {
 			return false

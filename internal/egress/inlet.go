@@ -22,14 +22,15 @@ var errFull = errors.New("as much is read ahead as may be")
 // until sets the time by which fill must read something; zero is no time.
 func (in *inlet) until(t time.Time) { in.conn.SetReadDeadline(t) }
 
-// fill reads once more, as long as fewer than limit bytes are held.
+// fill reads once more, as long as fewer than limit bytes are held. It keeps no more
+// room than limit, or one step.
 func (in *inlet) fill(limit int) error {
 	const step = 2 << 10
 	if len(in.buf) >= limit {
 		return errFull
 	}
-	if cap(in.buf)-len(in.buf) < step/4 {
-		in.buf = append(make([]byte, 0, max(step, 2*len(in.buf))), in.buf...)
+	if cap(in.buf)-len(in.buf) < step/4 && cap(in.buf) < max(step, limit) {
+		in.buf = append(make([]byte, 0, max(step, min(2*len(in.buf), limit))), in.buf...)
 	}
 	n, err := in.conn.Read(in.buf[len(in.buf):min(cap(in.buf), limit)])
 	in.buf = in.buf[:len(in.buf)+n]
@@ -39,17 +40,20 @@ func (in *inlet) fill(limit int) error {
 	return err
 }
 
-// take removes n bytes that are held.
+// take removes n bytes that are held. Their room goes with the last of them.
 func (in *inlet) take(n int) []byte {
 	b := in.buf[:n]
-	in.buf = in.buf[n:]
+	if in.buf = in.buf[n:]; len(in.buf) == 0 {
+		in.buf = nil
+	}
 	return b
 }
 
 // protocol reads until it can tell what is spoken.
 func (in *inlet) protocol() (protocol, error) {
+	var s sniffer
 	for {
-		if p := classify(in.buf); p != undecided {
+		if p := s.classify(in.buf); p != undecided {
 			return p, nil
 		}
 		if err := in.fill(maxHead + maxBlank); err != nil {
@@ -60,15 +64,34 @@ func (in *inlet) protocol() (protocol, error) {
 
 // hello reads the name in a TLS hello, which stays held.
 func (in *inlet) hello() (string, error) {
-	for {
-		name, err := parseHello(in.buf)
-		if !errors.Is(err, errMore) {
-			return name, err
-		}
-		if err := in.fill(maxHelloBytes); err != nil {
+	var r records
+	for !r.complete(in.buf) {
+		switch err := in.fill(maxHelloBytes); {
+		case errors.Is(err, errFull):
+			return "", errHelloLong
+		case err != nil:
 			return "", err
 		}
 	}
+	return parseHello(in.buf)
+}
+
+// later reads the head of a request that is not the first of its connection. The
+// client may let any time pass before it begins one, and then not leave it half
+// said.
+func (in *inlet) later() (request, error) {
+	if len(in.buf) == 0 {
+		if err := in.fill(maxHead); err != nil {
+			return request{}, err
+		}
+	}
+	in.until(time.Now().Add(helloTimeout))
+	defer in.until(time.Time{})
+	r, err := in.request(false)
+	if ranOut(err) {
+		err = errHeadSlow
+	}
+	return r, err
 }
 
 // request reads the head of a request. It gives io.EOF where the sender has ended
@@ -103,20 +126,21 @@ func (in *inlet) request(upgrade bool) (request, error) {
 
 // line reads a line and takes it, without its end.
 func (in *inlet) line(limit int, long refusal) ([]byte, error) {
+	checked := 0
 	for {
-		if end := bytes.IndexByte(in.buf, '\n'); end > limit {
+		if end := bytes.IndexByte(in.buf[checked:], '\n'); checked+end > limit {
 			return nil, long
 		} else if end >= 0 {
-			line, ok := bytes.CutSuffix(in.take(end+1), []byte("\r\n"))
+			line, ok := bytes.CutSuffix(in.take(checked+end+1), []byte("\r\n"))
 			if !ok || bytes.IndexByte(line, '\r') >= 0 {
 				return nil, errChunk
 			}
 			return line, nil
 		}
-		if len(in.buf) > limit {
+		if checked = len(in.buf); checked > limit {
 			return nil, long
 		}
-		if err := in.fill(max(limit, len(in.buf)) + 1); err != nil {
+		if err := in.fill(limit + 1); err != nil {
 			return nil, unexpected(err)
 		}
 	}
@@ -202,8 +226,11 @@ func (in *inlet) chunk(dst io.Writer, size int64) (int64, error) {
 }
 
 // trailer reads the headers behind the last chunk, which are not passed on: no
-// server needs them, and some let them overrule those before the body.
+// server needs them, and some let them overrule those before the body. They have as
+// long as a head.
 func (in *inlet) trailer(dst io.Writer) error {
+	in.until(time.Now().Add(helloTimeout))
+	defer in.until(time.Time{})
 	for left := maxTrailer; ; {
 		line, err := in.line(left, errHeadLong)
 		if err != nil {

@@ -96,9 +96,9 @@ func certificate(t *testing.T, names ...string) tls.Certificate {
 // TestTLS runs real TLS, HTTP/2 in it, with a large body both ways.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, api.NetworkRules{Allow: []string{"pypi.org:443"}})
-	w.name("pypi.org", "203.0.113.20", "203.0.113.21")
-	cert := certificate(t, "pypi.org")
+	w := newWorld(t, api.NetworkRules{Allow: []string{"packages.example.com:443"}})
+	w.name("packages.example.com", "203.0.113.20", "203.0.113.21")
+	cert := certificate(t, "packages.example.com")
 	w.serveAt("203.0.113.20:443", func(c net.Conn) {
 		conf := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}}
 		serveHTTP(tls.Server(c, conf), http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -112,7 +112,7 @@ func TestTLS(t *testing.T) {
 	}
 	pool.AddCert(leaf)
 	body := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	resp, err := w.client("203.0.113.99:443", &tls.Config{RootCAs: pool}).Post("https://pypi.org/", "text/plain", bytes.NewReader(body))
+	resp, err := w.client("203.0.113.99:443", &tls.Config{RootCAs: pool}).Post("https://packages.example.com/", "text/plain", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,8 +131,8 @@ func TestTLS(t *testing.T) {
 // TestHTTP runs real HTTP/1: kept connections, chunks both ways, and a refusal.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, api.NetworkRules{Allow: []string{"pypi.org"}})
-	w.name("pypi.org", "203.0.113.20")
+	w := newWorld(t, api.NetworkRules{Allow: []string{"packages.example.com"}})
+	w.name("packages.example.com", "203.0.113.20")
 	conns := 0
 	expected := make(chan string, 100)
 	w.serveAt("203.0.113.20:80", func(c net.Conn) {
@@ -150,13 +150,13 @@ func TestHTTP(t *testing.T) {
 			if chunked {
 				body = struct{ io.Reader }{body}
 			}
-			resp, err := client.Post("http://pypi.org/", "text/plain", body)
+			resp, err := client.Post("http://packages.example.com/", "text/plain", body)
 			if err != nil {
 				t.Fatal(err)
 			}
 			b, _ := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if want := fmt.Sprintf("POST pypi.org %d <nil>", size); string(b) != want {
+			if want := fmt.Sprintf("POST packages.example.com %d <nil>", size); string(b) != want {
 				t.Errorf("%q, want %q", b, want)
 			}
 		}
@@ -164,7 +164,7 @@ func TestHTTP(t *testing.T) {
 	if conns != 1 {
 		t.Errorf("%d connections", conns)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://pypi.org/", strings.NewReader("hello"))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://packages.example.com/", strings.NewReader("hello"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestHTTP(t *testing.T) {
 	}
 	b, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if string(b) != "PUT pypi.org 5 <nil>" || <-expected != "100-continue" {
+	if string(b) != "PUT packages.example.com 5 <nil>" || <-expected != "100-continue" {
 		t.Errorf("a client that waits to be asked for the body: %q", b)
 	}
 	resp, err = w.client("203.0.113.20:80", nil).Get("http://evil.com/")
@@ -200,8 +200,8 @@ func TestHTTP(t *testing.T) {
 
 func TestWebSocket(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, api.NetworkRules{Allow: []string{"pypi.org"}})
-	w.name("pypi.org", "203.0.113.20")
+	w := newWorld(t, api.NetworkRules{Allow: []string{"packages.example.com"}})
+	w.name("packages.example.com", "203.0.113.20")
 	w.serveAt("203.0.113.20:80", func(c net.Conn) {
 		done := make(chan struct{})
 		serveHTTP(c, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -220,7 +220,7 @@ func TestWebSocket(t *testing.T) {
 		}))
 		<-done
 	})
-	ws, _, err := websocket.Dial(t.Context(), "ws://pypi.org/", &websocket.DialOptions{HTTPClient: w.client("203.0.113.20:80", nil)})
+	ws, _, err := websocket.Dial(t.Context(), "ws://packages.example.com/", &websocket.DialOptions{HTTPClient: w.client("203.0.113.20:80", nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,15 +241,15 @@ func TestWebSocket(t *testing.T) {
 // no to a WebSocket.
 func TestWebSocketRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, api.NetworkRules{Allow: []string{"pypi.org"}})
-	w.name("pypi.org", "203.0.113.20")
+	w := newWorld(t, api.NetworkRules{Allow: []string{"packages.example.com"}})
+	w.name("packages.example.com", "203.0.113.20")
 	to := netip.MustParseAddrPort("203.0.113.20:80")
 	w.serveAt(to.String(), func(c net.Conn) {
 		_, _ = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno")
 		w.sink(to, c)
 	})
 	c := w.connect(boxA, to.String())
-	fmt.Fprint(c, get+"Host: pypi.org\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n"+get+"Host: evil.com\r\n\r\n")
+	fmt.Fprint(c, get+"Host: packages.example.com\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n"+get+"Host: evil.com\r\n\r\n")
 	_, _ = io.ReadAll(c)
 	w.line("box-a", deniedFor("rules"))
 	if got := w.everything(); !strings.Contains(got, "WebSocket") || strings.Contains(got, "evil") {
@@ -286,7 +286,7 @@ func TestServerFirst(t *testing.T) {
 // TestAddressEntry is about connections that nobody looks into.
 func TestAddressEntry(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, api.NetworkRules{Allow: []string{"203.0.113.0/28", "pypi.org", "127.0.0.0/8", "169.254.0.0/16"}})
+	w := newWorld(t, api.NetworkRules{Allow: []string{"203.0.113.0/28", "packages.example.com", "127.0.0.0/8", "169.254.0.0/16"}})
 	w.name("any.example", "203.0.113.5")
 	w.ask(boxA, "any.example", 1)
 	c := w.connect(boxA, "203.0.113.5:9999")
@@ -375,17 +375,17 @@ func (w *world) open(from netip.Addr, to, send string) *net.TCPConn {
 
 func TestRecheck(t *testing.T) {
 	t.Parallel()
-	all := api.NetworkRules{Allow: []string{"pypi.org", "good.example", "*.example:5432", "203.0.113.64/28"}}
+	all := api.NetworkRules{Allow: []string{"packages.example.com", "good.example", "*.example:5432", "203.0.113.64/28"}}
 	w := newWorld(t, all)
-	w.name("pypi.org", "203.0.113.20")
+	w.name("packages.example.com", "203.0.113.20")
 	w.name("good.example", "203.0.113.30")
 	w.name("db.example", "203.0.113.40")
 	w.ask(boxA, "db.example", 1)
-	toPypi := w.open(boxA, "203.0.113.20:443", hello(sni("pypi.org")))
+	toPypi := w.open(boxA, "203.0.113.20:443", hello(sni("packages.example.com")))
 	toGood := w.open(boxA, "203.0.113.30:80", get+"Host: good.example\r\nX: 1\r\n\r\n")
 	toDB := w.open(boxA, "203.0.113.40:5432", "\x00database")
 	toRange := w.open(boxA, "203.0.113.66:7000", "bytes")
-	other := w.open(boxB, "203.0.113.20:443", hello(sni("pypi.org")))
+	other := w.open(boxB, "203.0.113.20:443", hello(sni("packages.example.com")))
 
 	w.setRules(boxA, "box-a", api.NetworkRules{Allow: []string{"good.example"}})
 	w.s.Recheck(boxA)
@@ -394,7 +394,7 @@ func TestRecheck(t *testing.T) {
 			t.Errorf("the connection by %s was not cut: %v", what, err)
 		}
 	}
-	line := w.line("box-a", func(c api.Connection) bool { return c.Name == "pypi.org" })
+	line := w.line("box-a", func(c api.Connection) bool { return c.Name == "packages.example.com" })
 	if line.Verdict != api.VerdictAllowed || line.Reason != "the rules changed" || line.Sent == 0 {
 		t.Errorf("the line is %+v", line)
 	}
@@ -416,11 +416,11 @@ func TestRecheck(t *testing.T) {
 // TestRulesChangeBetweenRequests is about a connection that Recheck was not told of.
 func TestRulesChangeBetweenRequests(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, api.NetworkRules{Allow: []string{"pypi.org"}})
-	w.name("pypi.org", "203.0.113.20")
-	c := w.open(boxA, "203.0.113.20:80", get+"Host: pypi.org\r\n\r\n")
+	w := newWorld(t, api.NetworkRules{Allow: []string{"packages.example.com"}})
+	w.name("packages.example.com", "203.0.113.20")
+	c := w.open(boxA, "203.0.113.20:80", get+"Host: packages.example.com\r\n\r\n")
 	w.setRules(boxA, "box-a", api.NetworkRules{Allow: []string{"good.example"}})
-	fmt.Fprint(c, get+"Host: pypi.org\r\nSecond: 1\r\n\r\n")
+	fmt.Fprint(c, get+"Host: packages.example.com\r\nSecond: 1\r\n\r\n")
 	_, _ = io.ReadAll(c)
 	w.line("box-a", deniedFor("rules"))
 	if strings.Contains(w.everything(), "Second") {
@@ -430,9 +430,9 @@ func TestRulesChangeBetweenRequests(t *testing.T) {
 
 func TestForget(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, api.NetworkRules{Allow: []string{"pypi.org"}})
-	w.name("pypi.org", "203.0.113.20")
-	c := w.open(boxA, "203.0.113.20:443", hello(sni("pypi.org")))
+	w := newWorld(t, api.NetworkRules{Allow: []string{"packages.example.com"}})
+	w.name("packages.example.com", "203.0.113.20")
+	c := w.open(boxA, "203.0.113.20:443", hello(sni("packages.example.com")))
 	silent := w.connect(boxA, "203.0.113.20:443")
 	w.mu.Lock()
 	delete(w.peers, boxA)
@@ -443,7 +443,7 @@ func TestForget(t *testing.T) {
 			t.Error("it was not cut")
 		}
 	}
-	if _, err := w.query("tcp", boxA, question("pypi.org", 1)); err == nil {
+	if _, err := w.query("tcp", boxA, question("packages.example.com", 1)); err == nil {
 		t.Error("the resolver answers a sandbox that is gone")
 	}
 	w.s.mu.Lock()
@@ -455,8 +455,8 @@ func TestForget(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, api.NetworkRules{Allow: []string{"pypi.org", "gone.example"}})
-	w.name("pypi.org", "203.0.113.20")
+	w := newWorld(t, api.NetworkRules{Allow: []string{"packages.example.com", "gone.example"}})
+	w.name("packages.example.com", "203.0.113.20")
 	w.s.cfg.Dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {
@@ -466,8 +466,8 @@ func TestUnreachable(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "tcp4", l.Addr().String())
 	}
 	for send, reason := range map[string]string{
-		hello(sni("pypi.org")):     "the connection was refused",
-		hello(sni("gone.example")): "no address",
+		hello(sni("packages.example.com")): "the connection was refused",
+		hello(sni("gone.example")):         "no address",
 	} {
 		c := w.connect(boxA, "203.0.113.20:443")
 		fmt.Fprint(c, send)
@@ -484,7 +484,7 @@ func TestTooMany(t *testing.T) {
 	fillers := make([]*flow, maxFlows)
 	for i := range fillers {
 		fillers[i] = &flow{}
-		if !g.add(fillers[i]) {
+		if !g.add(fillers[i], &w.s.flows) {
 			t.Fatalf("%d are too many", i)
 		}
 	}
@@ -494,7 +494,7 @@ func TestTooMany(t *testing.T) {
 	}
 	w.line("box-a", deniedFor("too many"))
 	for _, f := range fillers {
-		g.remove(f)
+		g.remove(f, &w.s.flows)
 	}
 	for _, box := range []netip.Addr{boxA, boxB} {
 		c := w.connect(box, "203.0.113.5:80")
@@ -508,9 +508,9 @@ func TestTooMany(t *testing.T) {
 // TestManyAtOnce runs connections of both sandboxes through changes of rules.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
-	rules := api.NetworkRules{Allow: []string{"pypi.org", "203.0.113.64/28"}}
+	rules := api.NetworkRules{Allow: []string{"packages.example.com", "203.0.113.64/28"}}
 	w := newWorld(t, rules)
-	w.name("pypi.org", "203.0.113.20")
+	w.name("packages.example.com", "203.0.113.20")
 	stop := make(chan struct{})
 	var changes sync.WaitGroup
 	changes.Go(func() {
@@ -527,7 +527,7 @@ func TestManyAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			box, to, send := boxA, "203.0.113.20:443", hello(sni("pypi.org"))
+			box, to, send := boxA, "203.0.113.20:443", hello(sni("packages.example.com"))
 			if i%2 == 0 {
 				box, to, send = boxB, "203.0.113.66:80", "x"
 			}
@@ -549,11 +549,11 @@ func TestManyAtOnce(t *testing.T) {
 
 // BenchmarkRelay moves bytes through the proxy under a rule by name.
 func BenchmarkRelay(b *testing.B) {
-	w := newWorld(b, api.NetworkRules{Allow: []string{"pypi.org"}})
-	w.name("pypi.org", "203.0.113.20")
+	w := newWorld(b, api.NetworkRules{Allow: []string{"packages.example.com"}})
+	w.name("packages.example.com", "203.0.113.20")
 	w.serveAt("203.0.113.20:443", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	c := w.connect(boxA, "203.0.113.20:443")
-	fmt.Fprint(c, hello(sni("pypi.org")))
+	fmt.Fprint(c, hello(sni("packages.example.com")))
 	c.SetDeadline(time.Time{})
 	buf := make([]byte, 256<<10)
 	b.SetBytes(int64(len(buf)))

@@ -11,13 +11,14 @@ import (
 
 // Bounds of an HTTP/1 request.
 const (
-	maxHead      = 64 << 10 // bytes of the request line and the headers
+	maxHead      = 16 << 10 // bytes of the request line and the headers
 	maxChunkLine = 256      // bytes of the line before a chunk
 	maxTrailer   = 16 << 10 // bytes of the headers behind the last chunk
 )
 
 const (
 	errHead      refusal = "the HTTP request is malformed"
+	errHeadSlow  refusal = "the headers of the HTTP request come too slowly"
 	errHeadLong  refusal = "the headers of the HTTP request are too long"
 	errHost      refusal = "the HTTP request does not name one host"
 	errFraming   refusal = "the HTTP request does not say clearly where it ends"

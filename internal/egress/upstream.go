@@ -13,7 +13,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// How the host's resolvers are asked: each in turn, twice, until one answers.
+// How the host's resolvers are asked: each in turn, twice, until one answers or
+// queryTimeout is over.
 const (
 	upstreamTry    = 1500 * time.Millisecond
 	upstreamRounds = 2

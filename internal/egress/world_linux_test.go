@@ -192,8 +192,8 @@ func (w *world) fromZone(q *dns.Msg) *dns.Msg {
 			}
 		}
 		// What a hostile server adds.
-		if name != "pypi.org." {
-			m.Answer = append(m.Answer, &dns.A{Hdr: header("pypi.org.", dns.TypeA), A: net.IPv4(203, 0, 113, 66)})
+		if name != "packages.example.com." {
+			m.Answer = append(m.Answer, &dns.A{Hdr: header("packages.example.com.", dns.TypeA), A: net.IPv4(203, 0, 113, 66)})
 		}
 		return m
 	}

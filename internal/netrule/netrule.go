@@ -232,5 +232,5 @@ func numeric(label string) bool {
 
 func invalid(field, format string, args ...any) error {
 	return api.Errorf(api.CodeInvalidRequest, "%s: "+format, append([]any{field}, args...)...).With("field", field).
-		WithHint("An entry is an IPv4 address, a range (203.0.113.0/24), a name (pypi.org) or *.name, with :port or :first-last behind it.")
+		WithHint("An entry is an IPv4 address, a range (203.0.113.0/24), a name (packages.example.com) or *.name, with :port or :first-last behind it.")
 }
