@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,17 +42,13 @@ type batch struct {
 // write brings to disk what waits, but for refusals that others may still be merged
 // into, unless it is the last time. A book that has nothing left goes.
 func (l *Log) write(last bool) {
-	l.files.Lock()
-	defer l.files.Unlock()
-	for _, b := range l.due(last) {
-		if err := l.append(b); err != nil {
-			l.lost(b)
-		}
+	for _, id := range l.waiting() {
+		l.writeOne(id, last)
 	}
 }
 
-// due takes what is to be written out of memory.
-func (l *Log) due(last bool) []batch {
+// waiting lists the sandboxes that have a book, and forgets old graves.
+func (l *Log) waiting() []string {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,33 +57,50 @@ func (l *Log) due(last bool) []batch {
 			delete(l.graves, id)
 		}
 	}
-	var out []batch
-	for id, b := range l.books {
-		for key, n := range b.merged {
-			if last || now.Sub(n.begun) >= mergeWindow {
-				n.merges = false
-				delete(b.merged, key)
-			}
-		}
-		d := batch{id: id, dropped: b.dropped}
-		keep := b.lines[:0:0]
-		for _, n := range b.lines {
-			if n.merges {
-				keep = append(keep, n)
-			} else {
-				d.lines = append(d.lines, n)
-			}
-		}
-		b.lines, b.dropped = keep, 0
-		l.memory -= len(d.lines)
-		if len(d.lines) > 0 || d.dropped > 0 {
-			out = append(out, d)
-		}
-		if len(keep) == 0 && now.Sub(b.since) >= time.Minute {
-			delete(l.books, id)
+	return slices.Collect(maps.Keys(l.books))
+}
+
+func (l *Log) writeOne(id string, last bool) {
+	defer l.hold(id)()
+	b := l.due(id, last)
+	if len(b.lines) == 0 && b.dropped == 0 {
+		return
+	}
+	if err := l.append(b); err != nil {
+		l.lost(b)
+	}
+}
+
+// due takes what is to be written of a sandbox out of memory.
+func (l *Log) due(id string, last bool) batch {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.books[id]
+	if b == nil {
+		return batch{}
+	}
+	for key, n := range b.merged {
+		if last || now.Sub(n.begun) >= mergeWindow {
+			n.merges = false
+			delete(b.merged, key)
 		}
 	}
-	return out
+	d := batch{id: id, dropped: b.dropped}
+	keep := b.lines[:0:0]
+	for _, n := range b.lines {
+		if n.merges {
+			keep = append(keep, n)
+		} else {
+			d.lines = append(d.lines, n)
+		}
+	}
+	b.lines, b.dropped = keep, 0
+	l.memory -= len(d.lines)
+	if len(keep) == 0 && now.Sub(b.since) >= time.Minute {
+		delete(l.books, id)
+	}
+	return d
 }
 
 // lost counts what could not be written, to be written when that works again.
@@ -132,7 +146,11 @@ func (l *Log) append(b batch) error {
 // many lines were given up.
 func (l *Log) rotate(id string) error {
 	var gone tally
-	err := each(l.path(id, older), func(_ api.Connection, t tally) {
+	old, err := openPart(l.path(id, older))
+	if err != nil {
+		return err
+	}
+	err = old.each(func(_ api.Connection, t tally) {
 		if gone.Dropped += t.Dropped; t.Dropped == 0 {
 			gone.Dropped++
 		}
@@ -180,18 +198,41 @@ func appendTo(path string, text []byte) error {
 	return f.Close()
 }
 
-// each visits the lines of a file; one that cannot be read is left out. A file that
-// does not exist has none.
-func each(path string, visit func(api.Connection, tally)) error {
+// part is a file as it was when it was opened: what is added later is not of it.
+type part struct {
+	file *os.File // nil where there is none
+	size int64
+}
+
+func openPart(path string) (part, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return part{}, nil
 	}
 	if err != nil {
-		return err
+		return part{}, err
 	}
-	defer f.Close()
-	s := bufio.NewScanner(f)
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return part{}, err
+	}
+	return part{f, info.Size()}, nil
+}
+
+func (p part) close() {
+	if p.file != nil {
+		p.file.Close()
+	}
+}
+
+// each visits the lines and closes the file; a line that cannot be read is left out.
+func (p part) each(visit func(api.Connection, tally)) error {
+	if p.file == nil {
+		return nil
+	}
+	defer p.file.Close()
+	s := bufio.NewScanner(io.LimitReader(p.file, p.size))
 	s.Buffer(nil, FileSize+1)
 	for s.Scan() {
 		var both struct {
@@ -205,6 +246,53 @@ func each(path string, visit func(api.Connection, tally)) error {
 	return s.Err()
 }
 
+// view is the log of a sandbox at one moment. Whoever has one holds no lock: it
+// stays what it is while lines are added, files are turned over and the log is
+// forgotten.
+type view struct {
+	older, newer part
+	lines        []api.Connection // not yet on disk
+	dropped      int64            // likewise
+}
+
+func (l *Log) view(id string) (v view, err error) {
+	defer l.hold(id)()
+	if v.older, err = openPart(l.path(id, older)); err != nil {
+		return view{}, err
+	}
+	if v.newer, err = openPart(l.path(id, newer)); err != nil {
+		v.older.close()
+		return view{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.books[id]; b != nil {
+		v.dropped = b.dropped
+		for _, n := range b.lines {
+			v.lines = append(v.lines, n.Connection)
+		}
+	}
+	return v, nil
+}
+
+// each visits all lines and closes the files.
+func (v view) each(visit func(api.Connection, tally)) error {
+	defer v.newer.close()
+	if err := v.older.each(visit); err != nil {
+		return err
+	}
+	if err := v.newer.each(visit); err != nil {
+		return err
+	}
+	for _, c := range v.lines {
+		visit(c, tally{})
+	}
+	if v.dropped > 0 {
+		visit(api.Connection{}, tally{v.dropped})
+	}
+	return nil
+}
+
 // Read gives a part of a sandbox's log, oldest first: after the line numbered
 // since, the next ones; with since 0, the newest. limit bounds how many; 0 is all
 // there are. A sandbox without a log has an empty one.
@@ -213,26 +301,17 @@ func (l *Log) Read(id string, since int64, limit int) (api.ConnectionLog, error)
 	if !idPattern().MatchString(id) {
 		return out, nil
 	}
-	visit := func(c api.Connection, t tally) {
-		if out.Dropped += t.Dropped; t.Dropped == 0 && c.ID > since {
-			out.Connections = append(out.Connections, c)
-		}
+	v, err := l.view(id)
+	if err == nil {
+		err = v.each(func(c api.Connection, t tally) {
+			if out.Dropped += t.Dropped; t.Dropped == 0 && c.ID > since {
+				out.Connections = append(out.Connections, c)
+			}
+		})
 	}
-	l.files.Lock()
-	defer l.files.Unlock()
-	for _, which := range []string{older, newer} {
-		if err := each(l.path(id, which), visit); err != nil {
-			return api.ConnectionLog{}, api.Wrap(api.CodeInternal, err, "the connection log of %s cannot be read", id)
-		}
+	if err != nil {
+		return api.ConnectionLog{}, api.Wrap(api.CodeInternal, err, "the connection log of %s cannot be read", id)
 	}
-	l.mu.Lock()
-	if b := l.books[id]; b != nil {
-		for _, n := range b.lines {
-			visit(n.Connection, tally{})
-		}
-		out.Dropped += b.dropped
-	}
-	l.mu.Unlock()
 	slices.SortFunc(out.Connections, func(a, b api.Connection) int { return cmp.Compare(a.ID, b.ID) })
 	if extra := len(out.Connections) - limit; limit > 0 && extra > 0 {
 		if since > 0 {
@@ -254,8 +333,6 @@ func (l *Log) remove(id string) {
 
 // Sweep removes the logs of all sandboxes but those in keep.
 func (l *Log) Sweep(keep []string) {
-	l.files.Lock()
-	defer l.files.Unlock()
 	entries, err := os.ReadDir(l.dir)
 	if err != nil {
 		return // there are no logs yet, or none that can be listed
@@ -267,10 +344,15 @@ func (l *Log) Sweep(keep []string) {
 		}
 		id = strings.TrimSuffix(id, strings.TrimSuffix(older, newer))
 		if !slices.Contains(keep, id) {
-			l.mu.Lock()
-			l.discard(id)
-			l.mu.Unlock()
-			l.remove(id)
+			l.sweep(id)
 		}
 	}
+}
+
+func (l *Log) sweep(id string) {
+	defer l.hold(id)()
+	l.mu.Lock()
+	l.discard(id)
+	l.mu.Unlock()
+	l.remove(id)
 }

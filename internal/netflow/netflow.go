@@ -58,15 +58,42 @@ type Log struct {
 	dir  string
 	wake chan struct{} // has one element when there are events
 
-	// files is held while files are read, written or removed. It is taken before mu.
-	files sync.Mutex
-
 	mu     sync.Mutex
-	last   int64 // the highest number given
-	memory int   // lines in memory
+	locks  map[string]*lock // of the sandboxes whose files somebody works on
+	last   int64            // the highest number given
+	memory int              // lines in memory
 	books  map[string]*book
 	graves map[string]time.Time // forgotten sandboxes, and when
 	events []event
+}
+
+// lock is held while the files of a sandbox are opened, written or removed, and its
+// lines go from memory to disk. It is taken before mu.
+type lock struct {
+	sync.Mutex
+	users int // who hold it or wait for it
+}
+
+// hold takes the lock of a sandbox; the caller calls what it gives to let it go. No
+// sandbox waits for the files of another.
+func (l *Log) hold(id string) (release func()) {
+	l.mu.Lock()
+	k := l.locks[id]
+	if k == nil {
+		k = &lock{}
+		l.locks[id] = k
+	}
+	k.users++
+	l.mu.Unlock()
+	k.Lock()
+	return func() {
+		k.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if k.users--; k.users == 0 {
+			delete(l.locks, id)
+		}
+	}
 }
 
 // event is a refusal that Denied is to hear of.
@@ -100,7 +127,7 @@ type target struct {
 // Open gives the logs in a directory, which is made when the first line is
 // written.
 func Open(dir string) *Log {
-	return &Log{dir: dir, wake: make(chan struct{}, 1), books: map[string]*book{}, graves: map[string]time.Time{}}
+	return &Log{dir: dir, wake: make(chan struct{}, 1), locks: map[string]*lock{}, books: map[string]*book{}, graves: map[string]time.Time{}}
 }
 
 // idPattern is what names a file. Ids are the server's own; this keeps it so.
@@ -203,10 +230,11 @@ func (l *Log) tell() {
 	}
 }
 
-// Forget removes the log of a sandbox, and drops what still comes of it.
+// Forget removes the log of a sandbox, and drops what still comes of it. Until then
+// lines are taken, whether the sandbox still runs or not. It waits for no other
+// sandbox's files, and not for those who read.
 func (l *Log) Forget(id string) {
-	l.files.Lock()
-	defer l.files.Unlock()
+	defer l.hold(id)()
 	l.mu.Lock()
 	l.discard(id)
 	l.graves[id] = time.Now()

@@ -251,6 +251,72 @@ func TestDiskThatFails(t *testing.T) {
 	}
 }
 
+// TestOthersDoNotWait works on a sandbox's log while another's is held, and on a log
+// that somebody still reads.
+func TestOthersDoNotWait(t *testing.T) {
+	t.Parallel()
+	l := Open(t.TempDir())
+	for _, id := range []string{"a", "b"} {
+		l.Record(id, allowed(1))
+	}
+	l.write(true)
+	release := l.hold("a")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.Record("a", allowed(2))
+		l.Record("b", allowed(2))
+		l.writeOne("b", false)
+		if n := len(read(t, l, "b", 0, 0).Connections); n != 2 {
+			t.Errorf("%d lines", n)
+		}
+		l.Forget("b")
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("one sandbox waits for another")
+	}
+	release()
+	<-done
+	v, err := l.view("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Record("a", allowed(3))
+	l.write(true)
+	l.Forget("a")
+	n := 0
+	if err := v.each(func(c api.Connection, _ tally) {
+		if n++; c.Port != n {
+			t.Errorf("line %d is %+v", n, c)
+		}
+	}); err != nil || n != 2 {
+		t.Errorf("%d lines, %v", n, err)
+	}
+	if len(l.locks) != 0 {
+		t.Errorf("%d locks are kept", len(l.locks))
+	}
+}
+
+// TestUntilForget records lines of a sandbox that has ended and is not yet
+// forgotten: its last connections are cut then.
+func TestUntilForget(t *testing.T) {
+	t.Parallel()
+	l := Open(t.TempDir())
+	l.Record("s", allowed(1))
+	l.write(true)
+	l.Record("s", allowed(2))
+	if n := len(read(t, l, "s", 0, 0).Connections); n != 2 {
+		t.Errorf("%d lines", n)
+	}
+	l.Forget("s")
+	l.Record("s", allowed(3))
+	if n := len(read(t, l, "s", 0, 0).Connections); n != 0 {
+		t.Errorf("%d lines after it was forgotten", n)
+	}
+}
+
 // TestRun records from many goroutines while the log is written, read and swept.
 func TestRun(t *testing.T) {
 	t.Parallel()
