@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/egress"
@@ -46,6 +47,7 @@ type Edge struct {
 
 	mu     sync.RWMutex
 	peers  map[netip.Addr]peer
+	former map[netip.Addr]string            // who was last at an address that is nobody's now
 	groups map[string]map[string]netip.Addr // of each group its members' names
 }
 
@@ -56,6 +58,7 @@ func New(cfg Config) *Edge {
 		log:     cfg.Log,
 		flows:   netflow.Open(cfg.Logs),
 		peers:   map[netip.Addr]peer{},
+		former:  map[netip.Addr]string{},
 		groups:  map[string]map[string]netip.Addr{},
 	}
 	e.egress = egress.New(egress.Config{
@@ -153,32 +156,48 @@ func (e *Edge) Run(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
+// flowsAgain is the rest after the kernel's account of connections broke off.
+const flowsAgain = 5 * time.Second
+
 // watchFlows notes what passed the gate by. A kernel that cannot tell what was
 // contacted costs the log, not the sandboxes.
 func (e *Edge) watchFlows(ctx context.Context) error {
-	err := e.Flows(ctx, func(f hostnet.Flow) {
-		p, ok := e.peerAt(f.Source)
-		if !ok || f.Target.Addr() == e.Gate().Address {
-			return // the resolver and the proxy note theirs
+	for {
+		err := e.Flows(ctx, e.note)
+		if ctx.Err() != nil {
+			return nil
 		}
-		c := api.Connection{
-			Time: f.Began, Protocol: f.Protocol, Address: f.Target.Addr().String(), Port: int(f.Target.Port()),
-			Name: e.egress.NameOf(f.Source, f.Target.Addr()), Verdict: api.VerdictAllowed, Sent: f.Sent, Received: f.Received,
-			Seconds: f.Ended.Sub(f.Began).Seconds(),
-		}
-		if f.Denied {
-			c.Verdict, c.Reason, c.Seconds = api.VerdictDenied, "not allowed by the sandbox's rules", 0
-			if !e.Allowed(f.Target.Addr()) {
-				c.Reason = "closed to all sandboxes"
-			}
-		}
-		e.flows.Record(p.id, c)
-	})
-	if err != nil && ctx.Err() == nil {
 		e.log.Warn("connections of sandboxes are not noted", "error", err)
-		<-ctx.Done()
+		if api.CodeOf(err) == api.CodeKernelFeature {
+			<-ctx.Done() // it will not come
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(flowsAgain):
+		}
 	}
-	return nil
+}
+
+// note writes one line of a connection that nobody of ours passed on. The end of
+// one that its sandbox's sleep cut is known only after the slot was given back.
+func (e *Edge) note(f hostnet.Flow) {
+	id, ok := e.owner(f.Source)
+	if !ok || f.Target.Addr() == e.Gate().Address {
+		return // the resolver and the proxy note theirs
+	}
+	c := api.Connection{
+		Time: f.Began, Protocol: f.Protocol, Address: f.Target.Addr().String(), Port: int(f.Target.Port()),
+		Name: e.egress.NameOf(f.Source, f.Target.Addr()), Verdict: api.VerdictAllowed, Sent: f.Sent, Received: f.Received,
+		Seconds: f.Ended.Sub(f.Began).Seconds(),
+	}
+	if f.Denied {
+		c.Verdict, c.Reason, c.Seconds = api.VerdictDenied, "not allowed by the sandbox's rules", 0
+		if !e.Allowed(f.Target.Addr()) {
+			c.Reason = "closed to all sandboxes"
+		}
+	}
+	e.flows.Record(id, c)
 }
 
 // Close implements agent.Network.
@@ -197,6 +216,7 @@ func (e *Edge) Admit(ctx context.Context, slot hostnet.Slot, id string, network 
 	before := e.put(at, peer{id: id, rules: rules, links: network.Links})
 	if err := e.Apply(ctx, slot, slotRules(rules, network.Links)); err != nil {
 		e.put(at, before)
+		e.egress.Recheck(at) // of what was admitted meanwhile
 		return err
 	}
 	e.egress.Recheck(at)

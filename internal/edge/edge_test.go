@@ -11,7 +11,7 @@ import (
 // where it is now.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	e := &Edge{peers: map[netip.Addr]peer{}, groups: map[string]map[string]netip.Addr{}}
+	e := &Edge{peers: map[netip.Addr]peer{}, former: map[netip.Addr]string{}, groups: map[string]map[string]netip.Addr{}}
 	at := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 200, 0, n}) }
 	in := func(names ...string) []host.Link {
 		var links []host.Link
@@ -48,6 +48,12 @@ func TestNames(t *testing.T) {
 	check(web, "db", at(14))
 	e.put(at(14), peer{})
 	check(web, "db", netip.Addr{})
+	if id, ok := e.owner(at(14)); !ok || id != db.id {
+		t.Errorf("who was last at an address: %q %v", id, ok)
+	}
+	if id, ok := e.owner(at(99)); ok {
+		t.Errorf("nobody ever was there: %q", id)
+	}
 	e.put(at(2), peer{})
 	e.put(at(10), peer{})
 	if len(e.groups) != 0 || len(e.peers) != 0 {

@@ -34,8 +34,12 @@ func (e *Edge) put(at netip.Addr, p peer) (before peer) {
 	}
 	delete(e.peers, at)
 	if p.id == "" {
+		if before.id != "" {
+			e.former[at] = before.id // one for each slot at most
+		}
 		return before
 	}
+	delete(e.former, at)
 	e.peers[at] = p
 	for _, l := range p.links {
 		if e.groups[l.Group] == nil {
@@ -67,6 +71,17 @@ func (e *Edge) peerAt(at netip.Addr) (peer, bool) {
 	defer e.mu.RUnlock()
 	p, ok := e.peers[at]
 	return p, ok
+}
+
+// owner is the sandbox at an address, or the last one that was there.
+func (e *Edge) owner(at netip.Addr) (id string, ok bool) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if p, ok := e.peers[at]; ok {
+		return p.id, true
+	}
+	id, ok = e.former[at]
+	return id, ok
 }
 
 // peer tells the resolver and the proxy whom they serve.
