@@ -47,6 +47,9 @@ func (c *changes) emit(change host.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for ch := range c.subs {
+		if change.Denied != nil && len(ch) > changeQueue/2 {
+			continue // what is in the log anyway does not push out the death of a sandbox
+		}
 		select {
 		case ch <- change:
 		default:

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/host"
@@ -26,15 +27,22 @@ func (a *Agent) SetNetwork(ctx context.Context, id string, network host.Network)
 	case sb.Network.Equal(network):
 		return nil
 	}
-	before := sb.Network
-	if slot := s.record().Slot; slot != nil {
+	before, slot := sb.Network, s.record().Slot
+	if slot != nil {
 		if err := a.cfg.Network.Admit(ctx, *slot, id, network); err != nil {
 			return err
 		}
 	}
 	rec := s.update(func(r *record) { r.Sandbox.Network = network })
-	if err := a.journal.save(rec); err != nil {
+	// Durably: a sandbox that sleeps must not wake under older rules because the
+	// host lost power.
+	if err := a.journal.saveDurably(rec); err != nil {
 		s.update(func(r *record) { r.Sandbox.Network = before })
+		if slot != nil {
+			ctx, cancel := detached(ctx)
+			defer cancel()
+			err = errors.Join(err, a.cfg.Network.Admit(ctx, *slot, id, before))
+		}
 		return err
 	}
 	return nil
