@@ -91,6 +91,7 @@ type Service struct {
 	denials   denials
 	series    series
 	ports     portWatches
+	certified certified
 	hostID    atomic.Pointer[string]
 
 	background sync.WaitGroup // what goes on although its request has ended

@@ -205,10 +205,8 @@ func (s *Service) originOf(ctx context.Context, who auth.Identity, req api.Creat
 		return nil, nil, err
 	}
 	startFrom(spec, &snap)
-	if req.Network == nil && req.EgressMbps == 0 { // else what was asked for
-		row.Network = store.Network{Rules: snap.Network.Rules}
-		spec.Network = hostNetwork(row.Network)
-	}
+	row.Network.Rules = inherit(row.Network.Rules, snap.Network.Rules)
+	spec.Network = hostNetwork(row.Network)
 	row.SnapshotID, row.Template, row.Driver = snap.ID, spec.Template, spec.Driver
 	row.Spec = store.Spec{CPU: spec.CPU, MemoryMB: spec.MemoryMB, DiskMB: spec.DiskMB}
 	return &snap, release, nil

@@ -148,7 +148,9 @@ func (s *Service) childNetwork(ctx context.Context, parent *store.Sandbox, req a
 	if req.Network.Name != "" && req.Count > 1 {
 		return store.Network{}, invalid("network.name", "one name cannot be that of %d children", req.Count)
 	}
-	return s.networkOf(ctx, parent.Org, req.Network)
+	n, err := s.networkOf(ctx, parent.Org, req.Network)
+	n.Rules = inherit(n.Rules, parent.Network.Rules)
+	return n, err
 }
 
 // childLife is how long a child lives: as its parent was given to, unless the

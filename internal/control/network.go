@@ -84,6 +84,19 @@ func askedNetwork(req api.CreateSandbox) (*api.Network, error) {
 	return &n, nil
 }
 
+// inherit gives what starts from a sandbox the rules of that, unless it was asked
+// for others: who asks for a cap alone, or to join a network, does not mean to
+// open what was closed. A cap that was asked for counts.
+func inherit(asked, origin api.NetworkRules) api.NetworkRules {
+	if asked.Internet != nil || len(asked.Allow)+len(asked.Deny) > 0 {
+		return asked
+	}
+	if asked.EgressMbps != 0 {
+		origin.EgressMbps = asked.EgressMbps
+	}
+	return origin
+}
+
 // hostNetwork is a network as a host is told it.
 func hostNetwork(n store.Network) host.Network {
 	out := host.Network{Rules: n.Rules}

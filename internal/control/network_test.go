@@ -51,10 +51,27 @@ func TestNetworkFollows(t *testing.T) {
 	if got := w.hostNetwork(from.ID); !got.Equal(host.Network{Rules: rules}) {
 		t.Errorf("from a snapshot: %+v", got)
 	}
-	open, err := w.Create(ctx, alice, api.CreateSandbox{FromSnapshot: snap.ID, Network: &api.Network{}})
+	yes := true
+	for _, c := range []struct {
+		asks api.CreateSandbox
+		want api.NetworkRules
+	}{
+		{api.CreateSandbox{EgressMbps: 9}, api.NetworkRules{Allow: rules.Allow, EgressMbps: 9}},
+		{api.CreateSandbox{Network: &api.Network{}}, rules},
+		{api.CreateSandbox{Network: &api.Network{NetworkRules: api.NetworkRules{Internet: &yes}}}, api.NetworkRules{Internet: &yes}},
+		{api.CreateSandbox{Network: &api.Network{NetworkRules: api.NetworkRules{Deny: []string{"203.0.113.9"}}}}, api.NetworkRules{Deny: []string{"203.0.113.9"}}},
+	} {
+		c.asks.FromSnapshot = snap.ID
+		b, err := w.Create(ctx, alice, c.asks)
+		must(t, err)
+		if got := w.hostNetwork(b.ID); !got.Equal(host.Network{Rules: c.want}) {
+			t.Errorf("from a snapshot, asking for %+v: %+v", c.asks, got)
+		}
+	}
+	twin, err := w.Fork(ctx, alice, b.ID, api.Fork{Network: &api.Network{Join: []string{"backend"}, Name: "twin"}})
 	must(t, err)
-	if got := w.hostNetwork(open.ID); !got.Equal(host.Network{}) {
-		t.Errorf("from a snapshot, with a network of its own: %+v", got)
+	if got := w.hostNetwork(twin.Children[0].ID); !got.Equal(host.Network{Rules: rules, Links: []host.Link{{Group: is.Links[0].Group, Name: "twin"}}}) {
+		t.Errorf("a child with a name: %+v", got)
 	}
 	_, err = w.Fork(ctx, alice, b.ID, api.Fork{Count: 2, Network: &api.Network{Join: []string{"backend"}, Name: "twin"}})
 	wantCode(t, err, api.CodeInvalidRequest)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/auth"
@@ -97,7 +98,9 @@ func (s *Service) visibility(ctx context.Context, id string, rec *record, port i
 
 // CertifyPort refuses ports for which no certificate is to be asked of an
 // authority: for whoever knows a sandbox could name all 65535 of its ports. It is
-// for those that something was set for, or that something listens on now.
+// for those that something was set for, or that something listens on now; of the
+// latter a few a day, since what runs inside can listen on all and connect to
+// each name itself.
 func (s *Service) CertifyPort(ctx context.Context, id string, port int) error {
 	if err := checkPreviewPort(port); err != nil {
 		return err
@@ -119,17 +122,47 @@ func (s *Service) CertifyPort(ctx context.Context, id string, port int) error {
 			return err
 		}
 		if slices.ContainsFunc(now.Ports, func(l guest.Listener) bool { return l.Port == port }) {
-			return nil
+			return s.certified.admit(id, port, time.Now())
 		}
 	}
 	return api.Errorf(api.CodePreviewUnreachable, "nothing listens on port %d of sandbox %s, and it was not exposed", port, id)
 }
 
+// maxCertified bounds the names of one sandbox that a certificate is asked for
+// in a day although nothing was set for their ports.
+const maxCertified = 8
+
+// certified are those names. They are not kept over a restart.
+type certified struct {
+	mu    sync.Mutex
+	since time.Time // when the day began; it is the same for all
+	ports map[string][]int
+}
+
+// admit counts a port, once a day, and refuses it if there were too many.
+func (c *certified) admit(id string, port int, now time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ports == nil || now.Sub(c.since) >= 24*time.Hour {
+		c.ports, c.since = make(map[string][]int), now
+	}
+	if slices.Contains(c.ports[id], port) {
+		return nil
+	}
+	if len(c.ports[id]) >= maxCertified {
+		return api.Errorf(api.CodeRateLimited, "certificates were asked for %d ports of sandbox %s today", maxCertified, id).
+			WithHint("Expose the port by name: POST /v1/sandboxes/{id}/ports.")
+	}
+	c.ports[id] = append(c.ports[id], port)
+	return nil
+}
+
 // Awake wakes a sandbox of any org if it sleeps, once for all that ask at the
-// same time. The era is another after it has slept, was paused or was taken back
+// same time; one that could not be woken just now is left alone for a moment. The
+// era is another after it has slept, was paused or was taken back
 // to a checkpoint: connections of two eras lead to two machines.
 func (s *Service) Awake(ctx context.Context, id string) (era uint64, err error) {
-	rec, err := s.awakeAny(ctx, id)
+	rec, err := s.awakeFor(ctx, id)
 	if err != nil {
 		return 0, err
 	}
@@ -144,7 +177,7 @@ func (s *Service) DialPort(ctx context.Context, id string, port int) (net.Conn, 
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		if _, err := s.awakeAny(ctx, id); err != nil {
+		if _, err := s.awakeFor(ctx, id); err != nil {
 			return nil, err
 		}
 		conn, err := s.host.Dial(ctx, id, port)

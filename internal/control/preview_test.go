@@ -172,6 +172,67 @@ func TestPreviewsShareOneWake(t *testing.T) {
 	}
 }
 
+// Visitors do not have a wake that failed tried again and again; its owner may,
+// and so may they after any change.
+func TestFailedWakeRests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, control.Limits{})
+	ctx := t.Context()
+	b := w.create(api.CreateSandbox{})
+	w.hibernate(b.ID)
+	wakes := &w.host.disk.wakes
+	w.host.disk.beforeWake = func(context.Context, string) error { return api.Errorf(api.CodeCapacity, "no room") }
+	begun := time.Now()
+	for range 50 {
+		_, e1 := w.Awake(ctx, b.ID)
+		_, e2 := w.DialPort(ctx, b.ID, 8000)
+		wantCode(t, e1, api.CodeCapacity)
+		wantCode(t, e2, api.CodeCapacity)
+	}
+	if n, most := wakes.Load(), 1+int64(time.Since(begun)/(3*time.Second)); n < 1 || n > most {
+		t.Errorf("%d wakes, want at most %d", n, most)
+	}
+	for range 2 {
+		n := wakes.Load()
+		_, err := w.Wake(ctx, alice, b.ID)
+		if wantCode(t, err, api.CodeCapacity); wakes.Load() != n+1 {
+			t.Error("its owner's wake was not tried")
+		}
+	}
+	n := wakes.Load()
+	_, err := w.SetLifecycle(ctx, alice, b.ID, api.Lifecycle{TTLSeconds: ptr(600)})
+	must(t, err)
+	_, err = w.Awake(ctx, b.ID)
+	if wantCode(t, err, api.CodeCapacity); wakes.Load() != n+1 {
+		t.Error("a change did not end the rest")
+	}
+	w.host.disk.beforeWake = nil
+	eventually(t, "a failure is forgotten", func() bool { _, err := w.Awake(ctx, b.ID); return err == nil })
+}
+
+// What runs inside listens on as many ports as it likes, but has certificates
+// asked for few of them.
+func TestCertifyFew(t *testing.T) {
+	w := newWorld(t, control.Limits{})
+	ctx := t.Context()
+	b, other := w.create(api.CreateSandbox{}), w.create(api.CreateSandbox{})
+	var ports []int
+	for range 9 {
+		_, port := anyPort(t)
+		ports = append(ports, port)
+	}
+	for range 2 { // a name is counted once
+		for _, port := range ports[:8] {
+			must(t, w.CertifyPort(ctx, b.ID, port))
+		}
+	}
+	wantCode(t, w.CertifyPort(ctx, b.ID, ports[8]), api.CodeRateLimited)
+	must(t, w.CertifyPort(ctx, other.ID, ports[8]))
+	_, err := w.ExposePort(ctx, alice, b.ID, api.ExposePort{Port: ports[8]})
+	must(t, err)
+	must(t, w.CertifyPort(ctx, b.ID, ports[8]))
+}
+
 func TestPorts(t *testing.T) {
 	w := newWorld(t, control.Limits{})
 	ctx := t.Context()

@@ -35,7 +35,7 @@ var sshKeyTypes = map[string]bool{
 
 // AddSSHKey lets the holder of a key open shells in the owner's sandboxes, for as
 // long as the API key that adds it is valid: what a leaked API key has added ends
-// with it. Adding a key again changes its name.
+// with it. Adding a key again changes its name, and not which API key it ends with.
 func (s *Service) AddSSHKey(ctx context.Context, who auth.Identity, req api.AddSSHKey) (api.SSHKey, error) {
 	key, comment, err := parseSSHKey(req.PublicKey)
 	if err != nil {

@@ -1,7 +1,7 @@
 package control_test
 
 import (
-	"crypto/dsa"
+	"crypto/dsa" //lint:ignore SA1019 such a key is one to be refused
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -107,17 +107,37 @@ func testSSHKeys(t *testing.T, w *world) {
 	_, err = w.SSHIdentity(ctx, box.ID, k.Fingerprint)
 	wantCode(t, err, api.CodeForbidden)
 
-	// A key ends with the API key that added it.
+	// A key ends with the API key that added it, and with no other one that added
+	// it again.
 	_, err = w.AddSSHKey(ctx, ci, api.AddSSHKey{PublicKey: line})
 	must(t, err)
-	_, err = w.SSHIdentity(ctx, box.ID, k.Fingerprint)
+	leaked := auth.Identity{Org: alice.Org, KeyPrefix: "pds_dddddddd"}
+	w.issue(leaked)
+	if taken, err := w.AddSSHKey(ctx, leaked, api.AddSSHKey{PublicKey: line, Name: "mine"}); err != nil || taken.Name != "mine" {
+		t.Errorf("%+v, %v", taken, err)
+	}
+	_, err = w.store.RevokeKey(ctx, leaked.Org, leaked.KeyPrefix, time.Now())
 	must(t, err)
+	who, err = w.SSHIdentity(ctx, box.ID, k.Fingerprint)
+	must(t, err)
+	if who.KeyPrefix != ci.KeyPrefix {
+		t.Errorf("the key went over to %s", who.KeyPrefix)
+	}
 	_, err = w.store.RevokeKey(ctx, ci.Org, ci.KeyPrefix, time.Now())
 	must(t, err)
 	_, err = w.SSHIdentity(ctx, box.ID, k.Fingerprint)
 	wantCode(t, err, api.CodeForbidden)
 	if list, err := w.SSHKeys(ctx, alice); err != nil || len(list.Keys) != 0 || list.Keys == nil {
 		t.Errorf("%+v, %v", list, err)
+	}
+
+	// Then it is as if it had never been there.
+	_, err = w.AddSSHKey(ctx, alice, api.AddSSHKey{PublicKey: line})
+	must(t, err)
+	who, err = w.SSHIdentity(ctx, box.ID, k.Fingerprint)
+	must(t, err)
+	if who.KeyPrefix != alice.KeyPrefix {
+		t.Errorf("it came back with %s", who.KeyPrefix)
 	}
 }
 

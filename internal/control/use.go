@@ -1,9 +1,13 @@
 package control
 
 import (
+	"context"
 	"hash/maphash"
 	"sync"
 	"time"
+
+	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/auth"
 )
 
 // Use says that a request about a sandbox has begun; done, to be called once,
@@ -11,6 +15,19 @@ import (
 func (s *Service) Use(id string) (done func()) {
 	s.uses.change(id, 1)
 	return func() { s.uses.change(id, -1) }
+}
+
+// UseBy is Use for who has not been found to be the owner yet: of a sandbox that
+// is another's, or is not, nothing is counted, or any caller could keep any
+// sandbox awake. It wakes nobody and refuses nothing: that is for what is asked
+// for next. An owner who cannot be looked up now is taken for one, so that a
+// stumbling database cuts nobody off.
+func (s *Service) UseBy(ctx context.Context, who auth.Identity, id string) (done func()) {
+	// A caller who left says nothing about the database.
+	if _, err := s.find(ctx, who, id); err != nil && (api.CodeOf(err) == api.CodeSandboxNotFound || ctx.Err() != nil) {
+		return func() {}
+	}
+	return s.Use(id)
 }
 
 // Touch says that a request under way, such as an open terminal, moved a byte:

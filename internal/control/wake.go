@@ -2,7 +2,9 @@ package control
 
 import (
 	"context"
+	"maps"
 	"sync"
+	"time"
 
 	"github.com/pandastack/pandastack/api"
 	"github.com/pandastack/pandastack/internal/auth"
@@ -13,10 +15,45 @@ import (
 // sleep again before it was served.
 const wakeTries = 3
 
+// restAfter is how long after a wake that failed visitors get its failure again:
+// they are anybody, and a wake costs the host a read of the whole memory.
+const restAfter = 3 * time.Second
+
 // wakes are the wakes under way: all who want a sandbox awake wait for one.
 type wakes struct {
-	mu   sync.Mutex
-	byID map[string]*wake
+	mu     sync.Mutex
+	byID   map[string]*wake
+	failed map[string]failedWake // of the last restAfter, and some before
+}
+
+// failedWake is why a sandbox could not be woken. It is true of the record of
+// that time alone: any change may have mended it.
+type failedWake struct {
+	err   error
+	rec   *record
+	until time.Time
+}
+
+// keep remembers why a sandbox could not be woken; its caller has its turn.
+func (w *wakes) keep(id string, rec *record, err error) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.failed, func(_ string, f failedWake) bool { return now.After(f.until) })
+	if w.failed == nil {
+		w.failed = make(map[string]failedWake)
+	}
+	w.failed[id] = failedWake{err: err, rec: rec, until: now.Add(restAfter)}
+}
+
+// kept gives why a sandbox could not be woken just now, if that still is so.
+func (w *wakes) kept(id string, rec *record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f, ok := w.failed[id]; ok && f.rec == rec && time.Now().Before(f.until) {
+		return f.err
+	}
+	return nil
 }
 
 type wake struct {
@@ -59,6 +96,19 @@ func (s *Service) awakeAny(ctx context.Context, id string) (*record, error) {
 		}
 	}
 	return nil, api.Errorf(api.CodeSandboxState, "sandbox %s was put to sleep as often as it was woken", id).With("status", string(api.StatusHibernated))
+}
+
+// awakeFor is awakeAny for a visitor of a preview, who does not have a wake that
+// has just failed tried again.
+func (s *Service) awakeFor(ctx context.Context, id string) (*record, error) {
+	rec, err := s.findAny(ctx, id)
+	if err != nil || rec.status == api.StatusRunning {
+		return rec, err
+	}
+	if err := s.wakes.kept(id, rec); err != nil {
+		return nil, err
+	}
+	return s.awakeAny(ctx, id)
 }
 
 // wakeTogether waits until a sandbox has been woken, by whomever. The wake does
@@ -121,6 +171,9 @@ func (s *Service) wake(ctx context.Context, row *store.Sandbox) error {
 		s.log.Warn("a wake failed", "sandbox_id", row.ID, "org", row.Org, "error", err)
 		if s.recheck(ctx, row); row.Status == api.StatusRunning {
 			return nil // only the answer was lost
+		}
+		if rec, _ := s.records.get(row.ID); rec != nil {
+			s.wakes.keep(row.ID, rec, err)
 		}
 		return err
 	}
