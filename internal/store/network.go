@@ -114,7 +114,7 @@ func (s *Store) Networks(ctx context.Context, org, name string) (_ []NetworkGrou
 func (s *Store) DeleteNetwork(ctx context.Context, org, name string) error {
 	return s.tx(ctx, "delete network", func(tx *sql.Tx) error {
 		var id string
-		if err := tx.QueryRowContext(ctx, `SELECT id FROM networks WHERE org = $1 AND name = $2`, org, name).Scan(&id); err != nil {
+		if err := tx.QueryRowContext(ctx, `SELECT id FROM networks WHERE org = $1 AND name = $2`+s.forUpdate(), org, name).Scan(&id); err != nil {
 			return err
 		}
 		var members int
@@ -148,7 +148,7 @@ func (s *Store) SetSandboxNetwork(ctx context.Context, b *Sandbox) error {
 		if err := leaveNetworks(ctx, tx, b.ID); err != nil {
 			return err
 		}
-		return joinNetworks(ctx, tx, b)
+		return s.joinNetworks(ctx, tx, b)
 	})
 }
 
@@ -159,18 +159,19 @@ func leaveNetworks(ctx context.Context, tx *sql.Tx, id string) error {
 
 // joinNetworks makes a sandbox a member of its groups. On PostgreSQL two that
 // take one name at the same moment meet at the primary key.
-func joinNetworks(ctx context.Context, tx *sql.Tx, b *Sandbox) error {
+func (s *Store) joinNetworks(ctx context.Context, tx *sql.Tx, b *Sandbox) error {
 	name := b.Network.Name
 	if name == "" {
 		name = b.ID
 	}
 	for _, j := range b.Network.Join {
-		var there int
-		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM networks WHERE id = $1`, j.ID).Scan(&there); err != nil {
-			return err
-		}
-		if there == 0 {
+		var id string
+		err := tx.QueryRowContext(ctx, `SELECT id FROM networks WHERE id = $1`+s.forUpdate(), j.ID).Scan(&id)
+		if errors.Is(err, sql.ErrNoRows) {
 			return api.Errorf(api.CodeNetworkNotFound, "network %s was deleted", j.Name).With("network", j.Name)
+		}
+		if err != nil {
+			return err
 		}
 		var taken int
 		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM network_members WHERE network_id = $1 AND name = $2`, j.ID, name).Scan(&taken); err != nil {
@@ -184,4 +185,13 @@ func joinNetworks(ctx context.Context, tx *sql.Tx, b *Sandbox) error {
 		}
 	}
 	return nil
+}
+
+// forUpdate makes joining a network and deleting it take turns. A transaction of
+// SQLite has the database to itself anyway.
+func (s *Store) forUpdate() string {
+	if s.engine == enginePostgres {
+		return " FOR UPDATE"
+	}
+	return ""
 }

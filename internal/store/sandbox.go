@@ -164,7 +164,7 @@ func (s *Store) CreateSandboxes(ctx context.Context, rows []*Sandbox, quota int)
 			if err := claimKey(ctx, tx, b); err != nil {
 				return err
 			}
-			if err := insertSandbox(ctx, tx, b); err != nil {
+			if err := s.insertSandbox(ctx, tx, b); err != nil {
 				return err
 			}
 			if err := insertLineage(ctx, tx, b); err != nil {
@@ -178,7 +178,7 @@ func (s *Store) CreateSandboxes(ctx context.Context, rows []*Sandbox, quota int)
 	})
 }
 
-func insertSandbox(ctx context.Context, tx *sql.Tx, b *Sandbox) error {
+func (s *Store) insertSandbox(ctx context.Context, tx *sql.Tx, b *Sandbox) error {
 	t, err := b.texts()
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func insertSandbox(ctx context.Context, tx *sql.Tx, b *Sandbox) error {
 		b.ParentID, b.TreeID, b.SnapshotID, t.idle, t.checkpoints, t.network); err != nil {
 		return err
 	}
-	if err := joinNetworks(ctx, tx, b); err != nil {
+	if err := s.joinNetworks(ctx, tx, b); err != nil {
 		return err
 	}
 	for k, v := range b.Metadata {

@@ -24,8 +24,10 @@ const (
 )
 
 // PutSSHKey keeps a key of an org, which may have most of them. One that is there
-// already gets the new name and belongs to the new API key, and keeps its age. ok
-// is false when there are as many as there may be.
+// already gets the new name only: it stays with the API key that added it, or
+// whoever adds it again could have it end with a key of theirs. When that API key
+// was revoked it is none, and is added anew. ok is false when there are as many as
+// there may be.
 func (s *Store) PutSSHKey(ctx context.Context, k *SSHKey, most int) (ok bool, err error) {
 	const op = "put ssh key"
 	err = s.tx(ctx, op, func(tx *sql.Tx) error {
@@ -43,8 +45,8 @@ func (s *Store) PutSSHKey(ctx context.Context, k *SSHKey, most int) (ok bool, er
 		}
 		var created int64
 		err := tx.QueryRowContext(ctx, `INSERT INTO ssh_keys (org, fingerprint, name, public_key, added_by, created_at) VALUES ($1, $2, $3, $4, $5, $6)
-			ON CONFLICT (org, fingerprint) DO UPDATE SET name = excluded.name, added_by = excluded.added_by RETURNING created_at`,
-			k.Org, k.Fingerprint, k.Name, k.PublicKey, k.AddedBy, micros(k.CreatedAt)).Scan(&created)
+			ON CONFLICT (org, fingerprint) DO UPDATE SET name = excluded.name RETURNING added_by, created_at`,
+			k.Org, k.Fingerprint, k.Name, k.PublicKey, k.AddedBy, micros(k.CreatedAt)).Scan(&k.AddedBy, &created)
 		k.CreatedAt = fromMicros(created)
 		return err
 	})
