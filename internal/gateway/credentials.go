@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,32 +20,55 @@ const (
 // can be many, since other sites of a domain may set them for all below it.
 const maxTokens = 8
 
-// credentials are the tokens of a request.
-type credentials struct {
-	tokens []string
-	query  string // the one of a signed URL
-}
+// credentials are the tokens of a request, by where they stood.
+type credentials struct{ query, header, cookies []string }
 
 // takeCredentials takes all tokens out of a request.
 func takeCredentials(r *http.Request) credentials {
 	var c credentials
+	if r.URL.RawQuery != "" {
+		r.URL.RawQuery, c.query = takeQuery(r.URL.RawQuery)
+	}
 	if h := r.Header.Values(tokenHeader); len(h) > 0 {
-		c.tokens = append(c.tokens, h...)
+		c.header = h
 		r.Header.Del(tokenHeader)
 	}
 	if lines := r.Header["Cookie"]; len(lines) > 0 {
-		c.tokens = append(c.tokens, takeCookies(r.Header, lines)...)
+		c.cookies = takeCookies(r.Header, lines)
 	}
-	if r.URL.RawQuery != "" {
-		var found []string
-		r.URL.RawQuery, found = takeQuery(r.URL.RawQuery)
-		if len(found) > 0 {
-			c.query = found[0]
-			c.tokens = append(c.tokens, found...)
+	if lines := r.Header["Referer"]; len(lines) > 0 {
+		cleanReferer(r.Header, lines)
+	}
+	return c
+}
+
+// cleanReferer takes our parameter out of the address of the page that a request
+// comes from: the first one may have been opened by a signed URL. A line in which
+// it may stand after that is dropped.
+func cleanReferer(h http.Header, lines []string) {
+	var kept []string
+	for _, line := range lines {
+		address, query, asks := strings.Cut(line, "?")
+		if asks {
+			if rest, found := takeQuery(query); len(found) == 0 {
+				address = line
+			} else if rest != "" {
+				address += "?" + rest
+			}
+		}
+		plain, err := url.QueryUnescape(address)
+		if err != nil {
+			plain = address // what stands in it is in no address that a browser opened
+		}
+		if !strings.Contains(plain, tokenQuery) {
+			kept = append(kept, address)
 		}
 	}
-	c.tokens = c.tokens[:min(len(c.tokens), maxTokens)]
-	return c
+	if len(kept) == 0 {
+		h.Del("Referer")
+	} else {
+		h["Referer"] = kept
+	}
 }
 
 // takeCookies takes our cookies out of a request's and leaves the others as they
@@ -91,31 +115,68 @@ func takeQuery(query string) (rest string, values []string) {
 	return strings.Join(kept, "&"), values
 }
 
-// admit reports whether a request may pass to a private preview, and when the
-// token of its URL expires if that is what admits it.
-func (g *Gateway) admit(c credentials, id string, port int, now time.Time) (expires time.Time, err error) {
-	err = refused("this preview is private and the request has no preview token")
-	for _, token := range c.tokens {
-		var until time.Time
-		if until, err = g.signer.check(token, id, port, now); err == nil {
-			if token == c.query {
-				expires = until
-			}
-			return expires, nil
+// admit reports whether a request may pass to a private preview. A token of the
+// URL that admits it is given, with when it expires: it is asked first, so that
+// the cookie of an older one does not outlive it. own says whether a cookie may
+// admit it.
+func (g *Gateway) admit(c credentials, own bool, id string, port int, now time.Time) (token string, expires time.Time, err error) {
+	tokens := slices.Concat(c.query, c.header)
+	if own {
+		tokens = append(tokens, c.cookies...)
+	} else if len(tokens) == 0 && len(c.cookies) > 0 {
+		return "", time.Time{}, refused("the cookie of a private preview is good for requests of its own pages alone")
+	}
+	for i, token := range tokens[:min(len(tokens), maxTokens)] {
+		until, wrong := g.signer.check(token, id, port, now)
+		if wrong == nil && i < len(c.query) {
+			return token, until, nil
+		}
+		if wrong == nil {
+			return "", time.Time{}, nil
+		}
+		if err == nil {
+			err = wrong
 		}
 	}
-	return time.Time{}, err
+	if err == nil {
+		err = refused("this preview is private and the request has no preview token")
+	}
+	return "", time.Time{}, err
 }
 
-// welcome answers a browser that came by a signed URL: it is given a cookie with
-// the token, and the address without it, so that the token stays out of the
-// history and of what pages tell others of where they were come from.
-func welcome(w http.ResponseWriter, r *http.Request, token string, expires time.Time, secure bool) {
+// ownPage reports whether a request is one of the preview's own pages, or of a
+// person who opens one, and not of a page of somebody else: all previews below a
+// domain are one site, so that browsers send a cookie along, whatever its
+// SameSite, when the page of another preview asks. Browsers that say nothing of
+// where a request is from are old, and what is no browser has no page.
+func (p peer) ownPage(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site") // which no page can write
+	if site == "same-origin" {
+		return true
+	}
+	if r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {
+		return true
+	}
+	if origins := r.Header["Origin"]; len(origins) > 0 { // as in every handshake of a WebSocket
+		u, err := url.Parse(origins[0])
+		return err == nil && len(origins) == 1 && u.Host != "" &&
+			(strings.EqualFold(u.Host, r.Host) || strings.EqualFold(u.Host, p.host))
+	}
+	return site == "" || site == "none"
+}
+
+// welcome gives a browser that came by a signed URL a cookie with the token.
+func welcome(w http.ResponseWriter, token string, expires time.Time, secure bool) {
 	// A cookie without a domain is for this very host alone.
 	http.SetCookie(w, &http.Cookie{
 		Name: tokenCookie, Value: token, Path: "/", Expires: expires, MaxAge: max(int(time.Until(expires).Seconds()), 1),
 		HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode,
 	})
+}
+
+// sendOn sends a browser to the address without a token, so that the token stays
+// out of the history and of what pages tell of where they were come from.
+func sendOn(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")

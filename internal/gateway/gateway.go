@@ -6,10 +6,14 @@
 // Nothing is buffered: bytes go on as they come, both ways, and a connection may
 // be silent for as long as both ends like. A request's tokens and our cookie
 // stay outside, and so does what a client says of itself in X-Forwarded-*,
-// unless it is a proxy that is trusted. Who may not open a preview learns
-// nothing of what is behind it, and wakes nobody. A connection leads to the
-// machine that it was made to: none of before is used after a sandbox has slept
-// or was taken back.
+// unless it is a proxy that is trusted. A cookie admits the preview's own pages
+// alone, since all previews are one site to a browser. Who may not open a
+// preview learns nothing of what is behind it, and wakes nobody. A connection
+// leads to the machine that it was made to: none of before is used after a
+// sandbox has slept or was taken back. Half a connection does not stay: when one
+// end has nothing more to send, the other may be silent for a minute. No sandbox
+// has more than a bounded number of requests under way, so that one cannot take
+// what all need.
 package gateway
 
 import (
@@ -61,11 +65,13 @@ type Gateway struct {
 	transport *http.Transport
 	grpc      *http.Transport
 	active    sync.WaitGroup
+	crowds    crowds
+	linger    time.Duration
 }
 
 // New makes a gateway. Close ends what it keeps open.
 func New(c Config) *Gateway {
-	g := &Gateway{Config: c, signer: c.Signer}
+	g := &Gateway{Config: c, signer: c.Signer, linger: linger}
 	g.transport, g.grpc = g.newTransport(false), g.newTransport(true)
 	return g
 }
@@ -113,8 +119,6 @@ type visit struct {
 	failed func(error) // answers instead of the sandbox
 }
 
-type visitKey struct{}
-
 // ServeHTTP answers with what listens in the sandbox, or says why it cannot.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.active.Add(1)
@@ -144,36 +148,50 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // pass decides whether a request may go on to the sandbox. answered is true when
-// the client was told to come again with a cookie.
+// the client was told to come again by an address without a token.
 func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, v *visit) (answered bool, err error) {
 	visibility, err := g.Sandboxes.PortVisibility(r.Context(), v.id, v.port)
 	if err != nil {
 		return false, err
 	}
 	given := takeCredentials(r)
+	var token string
+	var expires time.Time
 	switch visibility {
 	case api.PreviewPublic:
-		return false, nil
 	case api.PreviewPrivate:
+		if token, expires, err = g.admit(given, v.peer.ownPage(r), v.id, v.port, time.Now()); err != nil {
+			return false, err
+		}
 	default:
 		return false, api.Errorf(api.CodeForbidden, "the preview of port %d is closed", v.port).
 			WithHint("Expose the port again: POST /v1/sandboxes/{id}/ports.")
 	}
-	expires, err := g.admit(given, v.id, v.port, time.Now())
-	if err != nil || expires.IsZero() || !navigates(r) {
-		return false, err
+	if len(given.query) == 0 || !navigates(r) {
+		return false, nil
 	}
-	welcome(w, r, given.query, expires, v.peer.proto == "https")
+	if token != "" {
+		welcome(w, token, expires, v.peer.proto == "https")
+	}
+	sendOn(w, r)
 	return true, nil
 }
 
 // serve wakes the sandbox and passes the request on.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, v *visit) {
+	if !g.crowds.enter(v.id) {
+		v.failed(crowded(v.id))
+		return
+	}
+	defer g.crowds.leave(v.id)
 	defer g.Sandboxes.Use(v.id)()
 	era, err := g.Sandboxes.Awake(r.Context(), v.id)
 	if err != nil {
 		v.failed(asleep(err))
 		return
+	}
+	if r.Header.Get("Upgrade") != "" {
+		w = &upgrading{ResponseWriter: w, linger: g.linger}
 	}
 	if r.ProtoMajor == 1 {
 		// The answer may begin before the request has ended.

@@ -116,6 +116,63 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
+// What a page of another preview asks for is refused although the browser sends
+// the cookie along; the token of a URL is nobody's but who has it.
+func TestSiblings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, http.HandlerFunc(mirror), netip.MustParsePrefix("127.0.0.0/8"))
+	w.boxes.set(func(b *boxes) { b.visibility = api.PreviewPrivate })
+	token := w.signer.Token(someID, w.port, time.Now().Add(time.Minute))
+	cookie, sibling := []string{"Cookie", tokenCookie + "=" + token}, "http://"+w.host(w.port+1)
+	for what, headers := range map[string][]string{
+		"a WebSocket": {"Origin", sibling, "Connection", "Upgrade", "Upgrade", "websocket"},
+		"a fetch":     {"Origin", sibling, "Sec-Fetch-Site", "same-site"},
+		"a script":    {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "no-cors"},
+	} {
+		if resp, body := w.get("/", append(headers, cookie...)...); resp.StatusCode != 401 || failure(t, body).Code != api.CodeInvalidToken {
+			t.Errorf("%s: %d %s", what, resp.StatusCode, body)
+		}
+		if resp, body := w.get("/?ps_token="+token, headers[:2]...); resp.StatusCode != 200 {
+			t.Errorf("%s with a token of its own: %d %s", what, resp.StatusCode, body)
+		}
+	}
+	if w.boxes.wakes != 3 {
+		t.Errorf("%d wakes", w.boxes.wakes)
+	}
+	for _, origin := range []string{"http://" + w.host(w.port), "https://www.example.com"} {
+		if resp, body := w.get("/", append(cookie, "Origin", origin, "X-Forwarded-Host", "www.example.com")...); resp.StatusCode != 200 {
+			t.Errorf("%s: %d %s", origin, resp.StatusCode, body)
+		}
+	}
+}
+
+// A token stays in no address: neither where none was needed, nor where an older
+// cookie would have done, which the newer token replaces.
+func TestTokenLeavesTheAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, http.HandlerFunc(mirror))
+	older, newer := w.signer.Token(someID, w.port, time.Now().Add(time.Minute)), w.signer.Token(someID, w.port, time.Now().Add(time.Hour))
+	sent := func(cookies int, token string, headers ...string) {
+		t.Helper()
+		resp, _ := w.get("/p?a=b&ps_token="+token, append(headers, "Accept", "text/html")...)
+		if resp.StatusCode != 302 || resp.Header.Get("Location") != "/p?a=b" || len(resp.Cookies()) != cookies {
+			t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+		}
+		if cookies == 1 && resp.Cookies()[0].Value != token {
+			t.Error("the cookie is another token")
+		}
+	}
+	sent(0, newer)
+	sent(0, "x")
+	resp, body := w.get("/s.css?ps_token="+newer, "Referer", "http://"+w.host(w.port)+"/p?ps_token="+newer+"&a=b")
+	if resp.StatusCode != 200 || strings.Contains(body, newer) || reflected(t, body).Header.Get("Referer") != "http://"+w.host(w.port)+"/p?a=b" {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	w.boxes.set(func(b *boxes) { b.visibility = api.PreviewPrivate })
+	sent(1, newer, "Cookie", tokenCookie+"="+older)
+	sent(0, "x", "Cookie", tokenCookie+"="+older)
+}
+
 // failure reads the envelope of a refusal.
 func failure(t *testing.T, body string) *api.Error {
 	t.Helper()

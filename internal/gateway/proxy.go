@@ -65,7 +65,7 @@ func (g *Gateway) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &touching{Conn: conn, touch: func() { g.Sandboxes.Touch(id) }}, nil
+	return &touching{halves: &halves{Conn: conn, linger: g.linger}, touch: func() { g.Sandboxes.Touch(id) }}, nil
 }
 
 // touchEvery is how often a connection says that bytes move on it.
@@ -74,7 +74,7 @@ const touchEvery = time.Second
 // touching is a connection that says when bytes move on it: of a stream that is
 // open for long, only those may count as use.
 type touching struct {
-	net.Conn
+	*halves
 	touch func()
 	last  atomic.Int64 // nanoseconds since 1970
 }
@@ -90,24 +90,19 @@ func (c *touching) moved(n int) {
 }
 
 func (c *touching) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+	n, err := c.halves.Read(p)
 	c.moved(n)
 	return n, err
 }
 
 func (c *touching) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
+	n, err := c.halves.Write(p)
 	c.moved(n)
 	return n, err
 }
 
-// CloseWrite ends one direction, where the connection knows that.
-func (c *touching) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return c.Close()
-}
+// CloseWrite ends one direction.
+func (c *touching) CloseWrite() error { return c.halves.CloseWrite() }
 
 // isGRPC reports whether a request can be served over HTTP/2 alone. Other
 // requests go in over HTTP/1.1, which every server speaks, whatever they came by.

@@ -25,13 +25,17 @@ func asleep(err error) error {
 	case api.CodeSandboxNotFound, api.CodeSandboxDied, api.CodeCanceled, api.CodeForbidden, api.CodeInvalidRequest:
 		return err
 	}
-	return &unready{cause: e, starting: e.Details["status"] == string(api.StatusCreating)}
+	if e.Details["status"] == string(api.StatusCreating) {
+		return &unready{cause: e, title: "The sandbox is starting", after: 1}
+	}
+	return &unready{cause: e, title: "The sandbox cannot be woken now", after: comeBack}
 }
 
 // unready is a sandbox that cannot answer now.
 type unready struct {
-	cause    *api.Error
-	starting bool
+	cause *api.Error
+	title string
+	after int // seconds
 }
 
 func (u *unready) Error() string { return u.cause.Error() }
@@ -46,14 +50,10 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, requestID strin
 	var not *unready
 	switch {
 	case errors.As(err, &not):
-		status, title = http.StatusServiceUnavailable, "The sandbox cannot be woken now"
-		after := comeBack
-		if not.starting {
-			after, title = 1, "The sandbox is starting"
-		}
+		status, title = http.StatusServiceUnavailable, not.title
 		e = *e.With("retryable", true)
-		e = *e.With("retry_after_sec", after)
-		h.Set("Retry-After", strconv.Itoa(after))
+		e = *e.With("retry_after_sec", not.after)
+		h.Set("Retry-After", strconv.Itoa(not.after))
 	case e.Code == api.CodeSandboxNotFound:
 		title = "There is no such sandbox"
 	case e.Code == api.CodeSandboxDied:
