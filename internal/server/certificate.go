@@ -22,6 +22,19 @@ type certificates struct {
 	close     func()
 }
 
+// patient lets a handshake wait for its certificate for as long as within says,
+// and the client go on with it for rest after that. The deadline of the server's
+// own, which ends with the handshake, covers both; what is set here replaces it,
+// and is taken back by the server as that is.
+func patient(get func(*tls.ClientHelloInfo) (*tls.Certificate, error), within, rest time.Duration) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		// An error is of a client that has left, which the handshake finds out.
+		_ = h.Conn.SetDeadline(time.Now().Add(within))
+		defer func() { _ = h.Conn.SetDeadline(time.Now().Add(rest)) }()
+		return get(h)
+	}
+}
+
 // maxCertificates bounds the certificates that are kept in memory.
 const maxCertificates = 4096
 

@@ -263,6 +263,38 @@ func visit(t *testing.T, addr, host string) (string, error) {
 	return strings.TrimSpace(string(body)), err
 }
 
+// A first visit waits for its certificate longer than a client may take for the
+// rest of a handshake, and has no deadline left of that afterwards.
+func TestPatientHandshake(t *testing.T) {
+	t.Parallel()
+	cert, key := pemFiles(t, t.TempDir(), 1, "slow.example.com")
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const limit = 2 * time.Second
+	slow := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		time.Sleep(2 * limit)
+		return &pair, nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{TLSConfig: &tls.Config{GetCertificate: patient(slow, time.Minute, 2*limit)}, ReadHeaderTimeout: limit,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(3 * limit) // beyond what was left for the handshake
+			fmt.Fprint(w, r.Host)
+		})}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = srv.ServeTLS(l, "", "") }) // ends with Close
+	t.Cleanup(func() { srv.Close(); serving.Wait() })
+	if got, err := visit(t, l.Addr().String(), "slow.example.com"); err != nil || got != "slow.example.com" {
+		t.Errorf("%q %v", got, err)
+	}
+}
+
 func TestPreviewSettings(t *testing.T) {
 	t.Parallel()
 	for field, bad := range map[string][]Previews{

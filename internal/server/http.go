@@ -14,12 +14,21 @@ import (
 // surprised: what they send on a connection that is just being closed is lost.
 const keepIdle = 650 * time.Second
 
+const (
+	// headerWithin is how long a client may take for a TLS handshake or for the
+	// headers of a request.
+	headerWithin = 10 * time.Second
+	// certificateWithin is how long it may take to get the certificate that a
+	// handshake waits for, which an authority is asked for at a first visit.
+	certificateWithin = 2 * time.Minute
+)
+
 // newHTTP makes a server whose requests end with base. It speaks HTTP/2 without
 // TLS too, to clients that begin with it, as those of gRPC do.
 func (s *server) newHTTP(base context.Context) *http.Server {
 	h := &http.Server{
 		Handler:           s.door,
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: headerWithin,
 		IdleTimeout:       keepIdle,
 		MaxHeaderBytes:    64 << 10,
 		BaseContext:       func(net.Listener) context.Context { return base },

@@ -149,7 +149,7 @@ func (s *server) serveTLS(ctx context.Context, boxes *control.Service) error {
 	}
 	s.closeCerts = certs.close
 	s.https = s.newHTTP(s.http.BaseContext(s.tlsListener))
-	s.https.TLSConfig = &tls.Config{GetCertificate: certs.get, NextProtos: certs.protocols, MinVersion: tls.VersionTLS12}
+	s.https.TLSConfig = &tls.Config{GetCertificate: patient(certs.get, certificateWithin, headerWithin), NextProtos: certs.protocols, MinVersion: tls.VersionTLS12}
 	s.servedTLS = s.start(ctx, "HTTPS server", func(context.Context) error {
 		if err := s.https.ServeTLS(s.tlsListener, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			return err
