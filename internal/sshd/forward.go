@@ -8,11 +8,16 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"github.com/pandastack/pandastack/api"
 )
+
+// takenWithin bounds how long a service may take for what a client sent before it
+// closed its channel.
+const takenWithin = 10 * time.Second
 
 // forwarded is the payload of direct-tcpip and forwarded-tcpip: where to, and
 // where from.
@@ -83,7 +88,9 @@ func (c *conn) dial(ctx context.Context, port int) (net.Conn, error) {
 }
 
 // carry passes bytes between a channel and a connection until both ends have said
-// all, or one breaks.
+// all, or one breaks. Once the client has closed the channel, what it sent before
+// has a while to be taken inside: a service that does not read would keep the
+// sandbox in use for ever.
 func (c *conn) carry(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request, inside net.Conn) {
 	end := sync.OnceFunc(func() {
 		_ = ch.Close() // the client may be gone
@@ -95,7 +102,12 @@ func (c *conn) carry(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Reque
 	var watch, ways sync.WaitGroup
 	watch.Go(func() {
 		ssh.DiscardRequests(reqs) // until the channel is closed
-		<-taken                   // what came before that still counts
+		late := time.NewTimer(takenWithin)
+		defer late.Stop()
+		select {
+		case <-taken:
+		case <-late.C:
+		}
 		end()
 	})
 	ways.Go(func() {

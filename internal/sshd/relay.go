@@ -143,6 +143,7 @@ func (c *conn) useRelay(ctx context.Context) (*relay, error) {
 	if r != nil {
 		select {
 		case <-r.gone:
+			r.end(ctx) // at once, for it has; what is held of it is let go
 		default:
 			return r, nil
 		}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -237,6 +238,80 @@ func roundTrip(t *testing.T, nc net.Conn) {
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%d of %d bytes came back: %v", len(got), len(want), err)
 	}
+}
+
+// A service that does not read what a client left behind keeps nothing in use.
+func TestForwardNotRead(t *testing.T) {
+	t.Parallel()
+	w := serve(t, nil)
+	c := w.connect()
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // which ends what nobody has accepted
+	nc, err := c.Dial("tcp", net.JoinHostPort("localhost", strconv.Itoa(l.Addr().(*net.TCPAddr).Port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent atomic.Int64
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for {
+			n, err := nc.Write(make([]byte, 32<<10))
+			sent.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	})
+	last := int64(-1)
+	eventually(t, "every buffer is full", func() bool {
+		was := last
+		last = sent.Load()
+		time.Sleep(time.Second)
+		return last > 0 && last == was
+	})
+	if n := w.using.Load(); n != 1 {
+		t.Errorf("%d uses, not 1", n)
+	}
+	nc.Close()
+	eventually(t, "nothing is in use", func() bool { return w.using.Load() == 0 })
+	writing.Wait()
+}
+
+// A relay that died is replaced, and nothing is kept of it.
+func TestRelayReplaced(t *testing.T) {
+	t.Parallel()
+	w := serve(t, nil)
+	c := &conn{s: w.server, id: boxID, starting: make(chan struct{}, 1)}
+	first, err := c.useRelay(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := c.useRelay(t.Context()); err != nil || again != first {
+		t.Errorf("a relay that lives was replaced: %v", err)
+	}
+	if err := w.client.KillTree(t.Context(), first.proc.PID()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-first.gone:
+	case <-time.After(time.Minute):
+		t.Fatal("nobody sees that the relay died")
+	}
+	second, err := c.useRelay(t.Context())
+	if err != nil || second == first {
+		t.Fatalf("the relay was not replaced: %v", err)
+	}
+	if err := first.hold.SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the hold of the first is still there: %v", err)
+	}
+	if err := second.hold.SetDeadline(time.Time{}); err != nil {
+		t.Error(err)
+	}
+	c.endRelay(t.Context())
+	c.relays.Wait()
 }
 
 // Programs in the sandbox reach the client through a port of theirs.

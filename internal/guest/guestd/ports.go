@@ -31,7 +31,9 @@ const (
 //
 // The kernel tells nobody of a new listener, so the daemon looks now and then,
 // but only for as long as the question is open: a timer of its own would be due
-// at once in every machine that is restored.
+// at once in every machine that is restored. While somebody follows the events of
+// ports there is nearly always a question open, and so a timer of half a second:
+// a machine that is captured then has it.
 func (s *Server) ports(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	ms, _ := strconv.ParseInt(q.Get("wait_ms"), 10, 32) // what is no number is no wait

@@ -26,28 +26,38 @@ func (s *server) readdir(id uint32, r *reader) error {
 	if h == nil || !h.dir {
 		return unix.EBADF
 	}
-	list, err := h.f.Readdirnames(maxNames)
-	if len(list) == 0 {
-		if err == nil {
-			err = io.EOF
-		}
-		return err
-	}
 	s.reply.begin(fxpName, id)
-	at, n := uint32(len(s.reply.b)), uint32(0)
+	at := uint32(len(s.reply.b))
 	s.reply.uint32(0)
+	n := uint32(0)
+	for n == 0 { // clients take an answer without names for the end of the directory
+		list, err := h.f.Readdirnames(maxNames)
+		if len(list) == 0 {
+			if err == nil {
+				err = io.EOF
+			}
+			return err
+		}
+		n = s.entries(h.f, list)
+	}
+	s.reply.set(at, n)
+	return nil
+}
+
+// entries adds files of a directory to the answer and counts them: those that were
+// removed this moment are none.
+func (s *server) entries(dir *os.File, list []string) (n uint32) {
 	for _, name := range list {
 		var st unix.Stat_t
-		if unix.Fstatat(int(h.f.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-			continue // it was removed this moment
+		if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue
 		}
 		s.reply.string(name)
 		s.reply.string(s.names.line(name, &st))
 		s.reply.attrs(&st)
 		n++
 	}
-	s.reply.set(at, n)
-	return nil
+	return n
 }
 
 // names are those of users and groups, read when the first is needed.

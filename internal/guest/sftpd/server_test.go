@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +163,51 @@ func TestNames(t *testing.T) {
 		}
 	}
 	if err := c.RemoveDirectory(at("d")); err != nil {
+		t.Error(err)
+	}
+}
+
+// What was removed while a directory is listed is not taken for its end.
+func TestVanishingNames(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 2*maxNames + 30 { // which the kernel tells at once
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func() *os.File {
+		f, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	all, err := open().Readdirnames(-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{handles: map[uint32]*handle{7: {f: open(), dir: true}}, names: &names{}}
+	next := func() (uint32, error) {
+		err := s.readdir(1, &reader{data: []byte{0, 0, 0, 4, 0, 0, 0, 7}})
+		if err != nil {
+			return 0, err
+		}
+		return binary.BigEndian.Uint32(s.reply.b[9:]), nil
+	}
+	if n, err := next(); n != maxNames || err != nil {
+		t.Fatal(n, err)
+	}
+	for _, name := range all[maxNames : 2*maxNames] {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := next(); n != 30 || err != nil {
+		t.Errorf("%d names, %v", n, err)
+	}
+	if _, err := next(); err != io.EOF {
 		t.Error(err)
 	}
 }
