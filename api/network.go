@@ -6,8 +6,8 @@ import "time"
 // the public internet, nothing else, at full speed.
 //
 // An entry of Allow and Deny is `what`, `what:port` or `what:first-last`, where
-// what is an IPv4 address, a range (203.0.113.0/24), a name (pypi.org) or all
-// names below one (*.pythonhosted.org). Names are matched without regard to
+// what is an IPv4 address, a range (203.0.113.0/24), a name (packages.example.com) or all
+// names below one (*.files.example.com). Names are matched without regard to
 // case. 0.0.0.0/0 is everything.
 //
 // What neither list names is allowed or not by Internet; where Internet is absent
@@ -17,7 +17,7 @@ import "time"
 // to all sandboxes: the host, other sandboxes, private and link-local ranges.
 type NetworkRules struct {
 	Internet   *bool    `json:"internet,omitempty" doc:"Whether what no entry names may be reached; default true, or false when allow has entries"`
-	Allow      []string `json:"allow,omitempty" doc:"Addresses, ranges, names and *.names with optional ports that may be reached" example:"[\"pypi.org\",\"*.pythonhosted.org:443\"]"`
+	Allow      []string `json:"allow,omitempty" doc:"Addresses, ranges, names and *.names with optional ports that may be reached" example:"[\"packages.example.com\",\"*.files.example.com:443\"]"`
 	Deny       []string `json:"deny,omitempty" doc:"The same that may not be reached"`
 	EgressMbps int      `json:"egress_mbps,omitempty" minimum:"0" maximum:"100000" doc:"Cap of outgoing bandwidth, megabits per second; 0 is none"`
 }

@@ -26,8 +26,10 @@ type Control interface {
 
 	Hibernate(ctx context.Context, who auth.Identity, id string) (api.Sandbox, error)
 	Wake(ctx context.Context, who auth.Identity, id string) (api.Sandbox, error)
-	// Use says that a request about a sandbox has begun, and done that it ended.
-	Use(id string) (done func())
+	// UseBy says that a request about a sandbox has begun, and done that it ended.
+	// It is for before the caller was found to be the owner: nothing is counted of
+	// another's sandbox.
+	UseBy(ctx context.Context, who auth.Identity, id string) (done func())
 
 	Snapshot(ctx context.Context, who auth.Identity, id string, req api.CreateSnapshot) (api.Snapshot, error)
 	Snapshots(ctx context.Context, who auth.Identity, q control.SnapshotQuery) (api.SnapshotList, error)

@@ -11,7 +11,7 @@ import (
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	corsHeaders = "Authorization, X-API-Key, Content-Type, Idempotency-Key, Range, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version"
-	corsExposed = "X-Request-Id, Retry-After, Content-Length, Content-Range, Accept-Ranges, Content-Disposition, Mcp-Session-Id, X-Process-Id"
+	corsExposed = "X-Request-Id, Retry-After, Content-Length, Content-Range, Accept-Ranges, Content-Disposition, Mcp-Session-Id, X-Process-Id, X-Stdin-Taken"
 	corsMaxAge  = "7200" // seconds that browsers remember it; the most that they do
 )
 

@@ -31,6 +31,12 @@ func TestPagesOfListedOrigins(t *testing.T) {
 			t.Errorf("the header %s is not allowed: %v", name, resp.Header)
 		}
 	}
+	exposed := b.do(http.MethodGet, "/healthz", "", "Origin", page).Header.Get("Access-Control-Expose-Headers")
+	for _, name := range []string{"Retry-After", "X-Process-Id", headerTaken} {
+		if !strings.Contains(exposed, name) {
+			t.Errorf("pages may not read %s, only %s", name, exposed)
+		}
+	}
 	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE"} {
 		if !strings.Contains(resp.Header.Get("Access-Control-Allow-Methods"), method) {
 			t.Errorf("%s is not allowed: %v", method, resp.Header)

@@ -106,8 +106,8 @@ func (f *wire) Hibernate(context.Context, auth.Identity, string) (api.Sandbox, e
 func (f *wire) Wake(context.Context, auth.Identity, string) (api.Sandbox, error) {
 	return f.sandbox, f.err
 }
-func (f *wire) Use(id string) func() {
-	f.note(func() { f.uses = append(f.uses, id); f.using++ })
+func (f *wire) UseBy(_ context.Context, who auth.Identity, id string) func() {
+	f.note(func() { f.uses = append(f.uses, who.Org+" "+id); f.using++ })
 	return func() { f.note(func() { f.using-- }) }
 }
 func (f *wire) Snapshot(_ context.Context, _ auth.Identity, _ string, req api.CreateSnapshot) (api.Snapshot, error) {

@@ -53,7 +53,7 @@ func (p *mcpPlatform) Hibernate(ctx context.Context, id string) (api.Sandbox, er
 }
 
 func (p *mcpPlatform) Run(ctx context.Context, id string, req api.Exec, stdout, stderr io.Writer) (api.ExecResult, error) {
-	defer p.api.Control.Use(id)()
+	defer p.api.Control.UseBy(ctx, p.who, id)()
 	start := time.Now()
 	res, err := p.run(ctx, id, req, stdout, stderr)
 	p.api.metrics.executed("mcp", start, err)
@@ -81,7 +81,7 @@ func (p *mcpPlatform) run(ctx context.Context, id string, req api.Exec, stdout, 
 }
 
 func (p *mcpPlatform) ReadFile(ctx context.Context, id string, f mcp.File, offset int64) (io.ReadCloser, int64, error) {
-	defer p.api.Control.Use(id)()
+	defer p.api.Control.UseBy(ctx, p.who, id)()
 	client, err := p.api.Control.Guest(ctx, p.who, id)
 	if err != nil {
 		return nil, 0, err
@@ -101,7 +101,7 @@ func (p *mcpPlatform) ReadFile(ctx context.Context, id string, f mcp.File, offse
 }
 
 func (p *mcpPlatform) WriteFile(ctx context.Context, id string, f mcp.File, data []byte) error {
-	defer p.api.Control.Use(id)()
+	defer p.api.Control.UseBy(ctx, p.who, id)()
 	client, err := p.api.Control.Guest(ctx, p.who, id)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (p *mcpPlatform) WriteFile(ctx context.Context, id string, f mcp.File, data
 }
 
 func (p *mcpPlatform) ListDir(ctx context.Context, id string, f mcp.File, depth int) ([]api.FileInfo, error) {
-	defer p.api.Control.Use(id)()
+	defer p.api.Control.UseBy(ctx, p.who, id)()
 	client, err := p.api.Control.Guest(ctx, p.who, id)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (p *mcpPlatform) ListDir(ctx context.Context, id string, f mcp.File, depth 
 }
 
 func (p *mcpPlatform) Fork(ctx context.Context, id string, req api.Fork) (api.ForkTree, error) {
-	defer p.api.Control.Use(id)()
+	defer p.api.Control.UseBy(ctx, p.who, id)()
 	tree, err := p.api.Control.Fork(ctx, p.who, id, req)
 	if err != nil {
 		p.api.metrics.created(api.Sandbox{}, err)
@@ -131,12 +131,12 @@ func (p *mcpPlatform) Fork(ctx context.Context, id string, req api.Fork) (api.Fo
 }
 
 func (p *mcpPlatform) Snapshot(ctx context.Context, id string, req api.CreateSnapshot) (api.Snapshot, error) {
-	defer p.api.Control.Use(id)()
+	defer p.api.Control.UseBy(ctx, p.who, id)()
 	return p.taken(p.api.Control.Snapshot(ctx, p.who, id, req))
 }
 
 func (p *mcpPlatform) Checkpoint(ctx context.Context, id, name string) (api.Snapshot, error) {
-	defer p.api.Control.Use(id)()
+	defer p.api.Control.UseBy(ctx, p.who, id)()
 	return p.taken(p.api.Control.Checkpoint(ctx, p.who, id, api.Checkpoint{Name: name}))
 }
 
@@ -148,7 +148,7 @@ func (p *mcpPlatform) taken(s api.Snapshot, err error) (api.Snapshot, error) {
 }
 
 func (p *mcpPlatform) Restore(ctx context.Context, id, checkpoint string) (api.Sandbox, error) {
-	defer p.api.Control.Use(id)()
+	defer p.api.Control.UseBy(ctx, p.who, id)()
 	s, err := p.api.Control.Restore(ctx, p.who, id, api.Restore{Checkpoint: checkpoint})
 	if err == nil {
 		p.api.metrics.started(s)
@@ -166,7 +166,7 @@ func (p *mcpPlatform) Templates(ctx context.Context) ([]api.Template, error) {
 }
 
 func (p *mcpPlatform) RunCode(ctx context.Context, id string, req api.RunCode, event func(api.CodeEvent) error) error {
-	defer p.api.Control.Use(id)()
+	defer p.api.Control.UseBy(ctx, p.who, id)()
 	client, err := p.api.Control.Guest(ctx, p.who, id)
 	if err != nil {
 		return err
@@ -233,7 +233,7 @@ func (p *mcpPlatform) SignPreview(ctx context.Context, id string, req api.Previe
 
 // inGuest makes one call of a sandbox's daemon, which counts as its use.
 func inGuest[T any](ctx context.Context, p *mcpPlatform, id string, call func(*guest.Client, context.Context) (T, error)) (T, error) {
-	defer p.api.Control.Use(id)()
+	defer p.api.Control.UseBy(ctx, p.who, id)()
 	client, err := p.api.Control.Guest(ctx, p.who, id)
 	if err != nil {
 		var none T

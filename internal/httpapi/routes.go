@@ -182,10 +182,10 @@ func usesSandbox(r route) bool {
 	return r.path == sandbox || strings.HasPrefix(r.path, sandbox+"/")
 }
 
-// use keeps a sandbox from going to sleep until the handler has returned, also
+// use keeps a sandbox of the caller's from going to sleep until the handler has returned, also
 // that of a stream or a WebSocket.
 func (a *API) use(ctx huma.Context, next func(huma.Context)) {
-	done := a.Control.Use(ctx.Param("id"))
+	done := a.Control.UseBy(ctx.Context(), who(ctx.Context()), ctx.Param("id"))
 	defer done()
 	next(ctx)
 }

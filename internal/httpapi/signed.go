@@ -153,7 +153,7 @@ func (a *API) readSigned(_ context.Context, in *signedInput) (*huma.StreamRespon
 		if !ok {
 			return
 		}
-		defer a.Control.Use(file.ID)()
+		defer a.Control.UseBy(r.Context(), who(r.Context()), file.ID)()
 		client, err := a.Control.Guest(r.Context(), who(r.Context()), file.ID)
 		if err != nil {
 			a.fail(w, r, err)
@@ -169,7 +169,7 @@ func (a *API) writeSigned(_ context.Context, in *signedInput) (*huma.StreamRespo
 		if !ok {
 			return
 		}
-		defer a.Control.Use(file.ID)()
+		defer a.Control.UseBy(r.Context(), who(r.Context()), file.ID)()
 		a.receiveFile(w, r, &writeOptions{FilePath: file, Offset: -1})
 	}), nil
 }

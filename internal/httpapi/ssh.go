@@ -95,7 +95,7 @@ func (a *API) sshRoutes() []route {
 
 func docAddSSHKey(op *huma.Operation) {
 	op.Description = "The holder of the key may open shells in every sandbox of the owner, as long as the API key that added it is valid. " +
-		"Adding a key that is there already changes its name, and makes it depend on the API key of this request."
+		"Adding a key that is there already changes its name, and leaves it with the API key that added it first."
 	op.DefaultStatus = http.StatusCreated
 }
 

@@ -2,16 +2,21 @@ package httpapi
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/pandastack/pandastack/api"
+	"github.com/pandastack/pandastack/internal/auth"
+	"github.com/pandastack/pandastack/internal/mcp"
 )
 
-// TestUse: every request about a sandbox is a use of it while it is served, but
-// for those that only look at its record and those that end its being awake.
+// TestUse: every request about a sandbox is a use of it by the caller while it is
+// served, but for those that only look at its record and those that end its being
+// awake.
 func TestUse(t *testing.T) {
 	t.Parallel()
 	none := map[string]bool{
@@ -35,8 +40,13 @@ func TestUse(t *testing.T) {
 			want = 1
 			seen++
 		}
+		// An answer may be read before the handler has returned.
+		using := func() (n int) { f.note(func() { n = f.using }); return n }
+		for end := time.Now().Add(10 * time.Second); using() != 0 && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
 		f.note(func() {
-			if len(f.uses) != want || f.using != 0 || want == 1 && f.uses[0] != "k3v9x0q2m7c1b8n4t6zd" {
+			if len(f.uses) != want || f.using != 0 || want == 1 && f.uses[0] != "o k3v9x0q2m7c1b8n4t6zd" {
 				t.Errorf("%s %s: used %v, %d without end; want %d", r.method, path, f.uses, f.using, want)
 			}
 		})
@@ -49,6 +59,49 @@ func TestUse(t *testing.T) {
 	b.failure(b.do("POST", box+"/exec", `{"cmd":"true"}`, "Authorization", ""), api.CodeInvalidToken)
 	if f.uses != nil {
 		t.Error("a stranger used the sandbox")
+	}
+}
+
+// TestUseByOthers: tools of models and signed URLs use a sandbox as their caller,
+// so that only the owner's use is counted.
+func TestUseByOthers(t *testing.T) {
+	t.Parallel()
+	f := &wire{err: api.Errorf(api.CodeSandboxNotFound, "no")}
+	b := serve(t, f)
+	b.api.SignSecret = []byte("a secret of the server's")
+	ctx, id := t.Context(), "k3v9x0q2m7c1b8n4t6zd"
+	p := &mcpPlatform{api: b.api, who: auth.Identity{Org: "stranger"}}
+	signed := func(method string) error {
+		token, err := signGrant(b.api.SignSecret, grant{Sandbox: id, Org: "stranger", Method: method, Path: "/a", Expires: time.Now().Unix() + 600})
+		if err == nil {
+			b.failure(b.do(method, signedPath+"?token="+token, "", "Authorization", ""), api.CodeSandboxNotFound)
+			err = f.err
+		}
+		return err
+	}
+	for name, call := range map[string]func() error{
+		"run":        func() error { _, err := p.Run(ctx, id, api.Exec{Background: true}, nil, nil); return err },
+		"read":       func() error { _, _, err := p.ReadFile(ctx, id, mcp.File{}, 0); return err },
+		"write":      func() error { return p.WriteFile(ctx, id, mcp.File{}, nil) },
+		"list":       func() error { _, err := p.ListDir(ctx, id, mcp.File{}, 1); return err },
+		"fork":       func() error { _, err := p.Fork(ctx, id, api.Fork{}); return err },
+		"snapshot":   func() error { _, err := p.Snapshot(ctx, id, api.CreateSnapshot{}); return err },
+		"checkpoint": func() error { _, err := p.Checkpoint(ctx, id, "x"); return err },
+		"restore":    func() error { _, err := p.Restore(ctx, id, "x"); return err },
+		"code":       func() error { return p.RunCode(ctx, id, api.RunCode{}, nil) },
+		"processes":  func() error { _, err := p.Processes(ctx, id, true); return err },
+		"signed GET": func() error { return signed("GET") },
+		"signed PUT": func() error { return signed("PUT") },
+	} {
+		f.note(func() { f.uses = nil })
+		if err := call(); api.CodeOf(err) != api.CodeSandboxNotFound {
+			t.Errorf("%s: %v", name, err)
+		}
+		f.note(func() {
+			if !slices.Equal(f.uses, []string{"stranger " + id}) || f.using != 0 {
+				t.Errorf("%s: used %q, %d without end", name, f.uses, f.using)
+			}
+		})
 	}
 }
 
