@@ -18,7 +18,7 @@ async def ask(question: str) -> str:
         options = ClaudeAgentOptions(
             system_prompt="Work in the sandbox. Check what you say there.",
             tools=[],  # none that work on this machine
-            mcp_servers={"sandbox": sandbox.mcp_config()},  # shell, read_file, write_file and list_dir
+            mcp_servers={"sandbox": sandbox.mcp_config()},  # commands, code, files, processes and ports
             strict_mcp_config=True,
             allowed_tools=["mcp__sandbox"],
             setting_sources=[],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 from pathlib import Path
 from typing import Any, AsyncIterator, Awaitable, Callable, List
 
@@ -174,7 +175,8 @@ def test_many_sandboxes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setenv("PANDASTACK_API", server.url)
     monkeypatch.setenv("PANDASTACK_API_KEY", server.key)
-    print(f"20 sandboxes took {asyncio.run(many(20)):.1f} s")
+    number = int(os.environ.get("MANY", "20"))
+    print(f"{number} sandboxes took {asyncio.run(many(number)):.1f} s")
 
 
 def test_many_at_once(server: Server) -> None:

@@ -160,12 +160,17 @@ def test_pty_goes_on(sandbox: Sandbox) -> None:
                 terminal.read(timeout=0.5)
         pid = terminal.pid
     assert [(p.tag, p.terminal) for p in sandbox.processes.list() if p.pid == pid] == [("shell", True)]
-    with sandbox.pty(pid=pid) as again:
+    with sandbox.pty(tag="shell") as again:
         shown = b""
         while b"one2" not in shown:
             shown += again.read(timeout=LIMIT)
         again.send("stty size\n")
-        while b"40 120" not in shown:
+        while b"40 120" not in shown:  # it keeps its size
+            shown += again.read(timeout=LIMIT)
+    with sandbox.pty(pid=pid, rows=50, cols=100) as again:
+        again.send("stty size\n")
+        shown = b""
+        while b"50 100" not in shown:
             shown += again.read(timeout=LIMIT)
         again.kill()
         assert again.wait() == 137 and again.signal == "SIGKILL"

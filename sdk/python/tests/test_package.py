@@ -34,6 +34,7 @@ def test_wheel(server: Server, tmp_path: Path) -> None:
     assert "pandastack/py.typed" in names and any(n.endswith("licenses/LICENSE") for n in names)
     assert not [n for n in names if "test" in n or "tools" in n]
     assert "Requires-Python: >=3.9" in metadata and "License-Expression: Apache-2.0" in metadata
+    assert "Project-URL: Homepage, https://github.com/pandastack/pandastack\n" in metadata
     assert [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra" not in line] == [
         "Requires-Dist: httpx<1,>=0.27",
         "Requires-Dist: wsproto<2,>=1.2",

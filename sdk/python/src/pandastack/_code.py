@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ._generated.models import CodeEvent, CodeRun
-from ._output import Tail
+from ._output import Head
+
+KEPT = 8 << 20  # bytes of each stream that a run has, as with the buffered call
 
 
 class CodeCollector:
@@ -14,13 +16,13 @@ class CodeCollector:
     def __init__(self) -> None:
         self.run: CodeRun = CodeRun(stdout="", stderr="", results=[], execution_count=0, duration_ms=0.0)
         self.ended: bool = False
-        self._tails = {"stdout": Tail(), "stderr": Tail()}
+        self._heads = {"stdout": Head(KEPT), "stderr": Head(KEPT)}
 
     def take(self, said: Any) -> CodeEvent:
         event = CodeEvent.from_dict(said)
         run = self.run
-        if event.type in self._tails:
-            self._tails[event.type].add((event.text or "").encode("utf-8", "replace"))
+        if event.type in self._heads:
+            self._heads[event.type].add((event.text or "").encode("utf-8", "replace"))
         elif event.type == "start":
             run.execution_count = event.execution_count or 0
         elif event.type == "result" and event.result is not None:
@@ -32,7 +34,7 @@ class CodeCollector:
         elif event.type == "end":
             run.duration_ms = event.duration_ms or 0.0
             run.timed_out = event.timed_out
-            run.stdout, run.stderr = self._tails["stdout"].text(), self._tails["stderr"].text()
-            run.truncated = any(t.truncated for t in self._tails.values())
+            run.stdout, run.stderr = self._heads["stdout"].text(), self._heads["stderr"].text()
+            run.truncated = any(h.truncated for h in self._heads.values())
             self.ended = True
         return event

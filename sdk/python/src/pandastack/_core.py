@@ -2,7 +2,8 @@
 
 A request is tried again only where that cannot do anything twice: a GET when
 the server does not answer or says that trying again can help, any other when
-no connection could be made, so that nothing of it was sent.
+no connection could be made, so that nothing of it was sent. The handshake of a
+WebSocket is such another: it is a GET, but the one of a terminal runs a command.
 """
 
 from __future__ import annotations
@@ -278,6 +279,11 @@ def no_answer(s: Settings, waited: float | None) -> TimeoutError:
     )
 
 
+def nothing_came(waited: float | None) -> TimeoutError:
+    """The error of a caller who waits for something that comes when it comes."""
+    return TimeoutError(f"nothing came within {waited or 0:g} s", code="request.timeout", hint="It goes on; wait again.")
+
+
 def transport_error(s: Settings, e: Exception, waited: float | None = None) -> PandastackError:
     """Gives a failure to send or receive its class."""
     import httpx
@@ -332,7 +338,7 @@ def wait_before_retry(
     wait -= random.random() * wait / 2
     if isinstance(failure, (httpx.ConnectError, httpx.ConnectTimeout)):
         return None if once.started else wait
-    if r.method != "GET" and r.key is None:
+    if r.key is None and (r.method != "GET" or (r.headers is not None and "Upgrade" in r.headers)):
         return None
     if isinstance(failure, httpx.TransportError):
         return None if isinstance(failure, httpx.TimeoutException) else wait

@@ -6,7 +6,7 @@ import base64
 import codecs
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Deque, Dict, Mapping, Optional
+from typing import Any, Deque, Dict, List, Mapping, Optional
 
 from ._generated.models import ExecResult
 
@@ -48,6 +48,26 @@ class Tail:
                 self.size -= over
             else:
                 self.size -= len(first)
+
+    def text(self) -> str:
+        return b"".join(self._chunks).decode("utf-8", "replace")
+
+
+class Head:
+    """The first bytes of a stream."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        self.truncated = False
+        self._chunks: List[bytes] = []
+
+    def add(self, data: bytes) -> None:
+        if len(data) > self.left:
+            self.truncated = True
+            data = data[: self.left]
+        if data:
+            self._chunks.append(data)
+            self.left -= len(data)
 
     def text(self) -> str:
         return b"".join(self._chunks).decode("utf-8", "replace")

@@ -21,7 +21,7 @@ class AsyncCodeStream(AsyncStream[CodeEvent]):
     """What an execution does, as it does it.
 
     Iterating gives CodeEvent. After the end, run has all of it, as run_code
-    gives it, with the last 16 MiB of each stream. Closing it early interrupts
+    gives it, with the first 8 MiB of each stream. Closing it early interrupts
     the code; the context keeps its state.
     """
 

@@ -121,7 +121,7 @@ class AsyncFile(Generic[AnyStr]):
             return
         self.closed = True
         if self._chunks is not None:
-            await self._chunks.aclose()
+            await self._chunks.close()
         await self.flush()
 
     async def __aenter__(self) -> AsyncFile[AnyStr]:

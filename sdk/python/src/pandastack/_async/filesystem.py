@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-from typing import IO, TYPE_CHECKING, Any, AsyncIterable, AsyncIterator, Iterable, List, Literal, Sequence, Union, overload
+from typing import IO, TYPE_CHECKING, Any, AsyncIterable, Callable, Iterable, List, Literal, Sequence, TypeVar, Union, overload
 
 from .. import _check, _core
 from .._core import Request
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
     Data = Union[str, bytes, bytearray, memoryview, IO[bytes], IO[str], Iterable[bytes], AsyncIterable[bytes]]
     LocalPath = Union[str, "os.PathLike[str]"]
+
+T = TypeVar("T")
+BYTES = "application/octet-stream"
+ARCHIVE = "application/gzip"
+FIND_TIMEOUT = 30.0  # seconds that the server allows search and replace, unless told otherwise
 
 
 class AsyncFilesystem:
@@ -79,7 +84,7 @@ class AsyncFilesystem:
         offset: int | None = None,
         length: int | None = None,
         user: str | None = None,
-    ) -> AsyncIterator[bytes]: ...
+    ) -> AsyncStream[bytes]: ...
 
     async def read(
         self,
@@ -89,20 +94,25 @@ class AsyncFilesystem:
         offset: int | None = None,
         length: int | None = None,
         user: str | None = None,
-    ) -> str | bytes | AsyncIterator[bytes]:
+    ) -> str | bytes | AsyncStream[bytes]:
         """Reads a file.
 
         format: "text" gives a str, and a ValueError if the file is not UTF-8;
-        "bytes" gives bytes; "stream" gives an iterator of bytes for files that
-        are too large for memory.
+        "bytes" gives bytes; "stream" gives a stream of bytes, for files that are
+        too large for memory: iterate over it to the end, or close it.
         offset, length: only these bytes; fewer where the file ends before
         (BadRequestError where it has none of them).
         """
         _check.choice("format", format, ("text", "bytes", "stream"))
         request = self._request("GET", path, user, accept="*/*", headers=_range(offset, length))
         if format == "stream":
-            return self._transport.chunks(await self._transport.open(request))
-        data = (await self._transport.send(request)).content
+            from .stream import AsyncByteStream
+
+            return AsyncByteStream(self._transport, await opened(self._transport, request, BYTES))
+        response = await self._transport.send(request)
+        if not _core.is_kind(response, BYTES):
+            raise _core.not_a_server(self._transport.settings, response)
+        data = response.content
         if format == "bytes":
             return data
         try:
@@ -184,7 +194,7 @@ class AsyncFilesystem:
         """
         if not isinstance(target, (str, os.PathLike)) and not hasattr(target, "write"):
             raise TypeError(f"target is a path or a file, not {type(target).__name__}")
-        response = await self._transport.open(self._request("GET", path, user, accept="*/*"))
+        response = await opened(self._transport, self._request("GET", path, user, accept="*/*"), BYTES)
         return await save(self._transport, response, target)
 
     async def list(self, path: str = ".", *, depth: int = 1, user: str | None = None) -> List[FileInfo]:
@@ -329,7 +339,7 @@ class AsyncFilesystem:
         body["names"] = _check.truth("names", names)
         body["context"] = None if context is None else _check.whole("context", context)
         body["max_results"] = None if max_results is None else _check.whole("max_results", max_results, low=1)
-        return await self._transport.call(self._operation("search", user, body, timeout=_core.SLOWER), SearchResult.from_dict)
+        return await self._find("search", user, body, SearchResult.from_dict)
 
     async def replace(
         self,
@@ -356,14 +366,18 @@ class AsyncFilesystem:
         body = _finding(pattern, path, literal, ignore_case, include, exclude, timeout_seconds)
         body["replacement"] = _check.text("replacement", replacement)
         body["dry_run"] = _check.truth("dry_run", dry_run)
-        return await self._transport.call(self._operation("replace", user, body, timeout=_core.SLOWER), ReplaceResult.from_dict)
+        return await self._find("replace", user, body, ReplaceResult.from_dict)
+
+    async def _find(self, name: str, user: object, body: dict[str, Any], read: Callable[[Any], T]) -> T:
+        patience = (body["timeout_seconds"] or FIND_TIMEOUT) + max(self._transport.settings.timeout, _core.STREAM_SILENCE)
+        return await self._transport.call(self._operation(name, user, body, timeout=patience), read)
 
     async def download_archive(self, path: str, target: LocalPath | IO[bytes], *, user: str | None = None) -> int:
         """Copies a directory, or one file, of the sandbox to this machine as a tar.gz, and gives its length."""
         if not isinstance(target, (str, os.PathLike)) and not hasattr(target, "write"):
             raise TypeError(f"target is a path or a file, not {type(target).__name__}")
-        response = await self._transport.open(self._request("GET", path, user, "archive", accept="*/*", timeout=_core.SLOWER))
-        return await save(self._transport, response, target)
+        request = self._request("GET", path, user, "archive", accept="*/*", timeout=_core.SLOWER)
+        return await save(self._transport, await opened(self._transport, request, ARCHIVE), target)
 
     async def upload_archive(self, source: LocalPath | IO[bytes], path: str, *, user: str | None = None) -> Extracted:
         """Extracts a tar or tar.gz of this machine, a path or a file object, below a directory of the sandbox."""
@@ -457,6 +471,16 @@ def body_of(data: Any) -> tuple[Any, int | None]:
     if _io.is_source(data):
         return data, _length(data)
     raise TypeError(f"data is str, bytes, a file or an iterable of bytes, not {type(data).__name__}")
+
+
+async def opened(transport: AsyncTransport, request: Request, kind: str) -> httpx.Response:
+    """Asks for bytes that are read as they come. An answer of another kind than
+    a server gives is not one: the page of a proxy must not become the file."""
+    response = await transport.open(request)
+    if not _core.is_kind(response, kind):
+        await response.aclose()
+        raise _core.not_a_server(transport.settings, response)
+    return response
 
 
 async def save(transport: AsyncTransport, response: httpx.Response, target: Any) -> int:

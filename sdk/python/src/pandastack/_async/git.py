@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     Auth = Union[GitAuth, Mapping[str, str], str]
 
 T = TypeVar("T")
-REMOTE_TIMEOUT = 600.0  # seconds that the server allows what talks to a remote, unless told otherwise
+LOCAL_TIMEOUT = 60.0  # seconds that the server allows git, unless told otherwise
+REMOTE_TIMEOUT = 600.0  # what talks to a remote
 
 
 class AsyncGit:
@@ -237,7 +238,7 @@ class AsyncGit:
         return (await self._call("branch", body, GitBranches.from_dict)).branches
 
     async def _call(self, name: str, body: dict[str, Any], read: Callable[[Any], T], *, remote: bool = False) -> T:
-        allowed: float = body.get("timeout_seconds") or (REMOTE_TIMEOUT if remote else 0)
+        allowed: float = body.get("timeout_seconds") or (REMOTE_TIMEOUT if remote else LOCAL_TIMEOUT)
         request = Request("POST", (*self._base, name), json=body, timeout=allowed + self._transport.settings.timeout)
         return await self._transport.call(request, read)
 

@@ -52,7 +52,10 @@ class AsyncProcess:
     async def start(self, message: dict[str, Any]) -> None:
         """Sends the first message and waits until the command runs; whoever made this has called it."""
         await self._socket.send(message)
-        event = await self._socket.receive(_core.SLOW_TIMEOUT)
+        try:
+            event = await self._socket.receive(_core.SLOW_TIMEOUT)
+        except TimeoutError:
+            raise _core.no_answer(self._socket.settings, _core.SLOW_TIMEOUT) from None
         if event is None:
             raise _core.cut_short()
         self._take(event)

@@ -10,7 +10,7 @@ from .. import _check, _core
 from .._core import Request
 from .._lazy import models
 from . import _io
-from .filesystem import save
+from .filesystem import BYTES, opened, save
 from .sandbox import AsyncForkTree, AsyncSandbox
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ class AsyncSandboxes:
         in detail when. checkpoints: which to keep.
         volumes: names, or VolumeMount(name, read_only). egress_mbps: cap on
         outgoing traffic.
-        network: Network(internet=False), Network(allow=["pypi.org"]) and so on,
-        what it may reach (see SandboxNetwork). networks: names of networks to
-        join.
+        network: Network(internet=False), Network(allow=["packages.example.com"])
+        and so on, what it may reach (see SandboxNetwork). networks: names of
+        networks to join.
 
         Raises NotFoundError (template.not_found, snapshot.not_found),
         ConflictError (snapshot.incompatible), QuotaError, CapacityError,
@@ -238,11 +238,7 @@ class AsyncSnapshots:
         request = Request(
             "GET", (*self._path(snapshot), "export"), accept="application/octet-stream", timeout=_core.SLOWER
         )
-        response = await self._transport.open(request)
-        if not _core.is_kind(response, "application/octet-stream"):
-            await response.aclose()
-            raise _core.not_a_server(self._transport.settings, response)
-        return await save(self._transport, response, target)
+        return await save(self._transport, await opened(self._transport, request, BYTES), target)
 
     async def import_(self, source: LocalPath | IO[bytes], *, name: str | None = None) -> Snapshot:
         """Makes a snapshot of a file that export wrote, a path or a file object."""

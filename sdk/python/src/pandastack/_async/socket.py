@@ -54,7 +54,7 @@ class AsyncSocket:
             "Sec-WebSocket-Key": key.decode(),
             "Sec-WebSocket-Version": "13",
         }
-        response = await transport.upgrade(Request("GET", path, query), headers)
+        response = await transport.upgrade(Request("GET", path, query, headers=headers))
         accept = base64.b64encode(hashlib.sha1(key + _GUID).digest()).decode()
         if response.status_code != 101 or response.headers.get("Sec-WebSocket-Accept") != accept:
             await response.aclose()
@@ -98,7 +98,7 @@ class AsyncSocket:
             try:
                 data = await self._stream.read(READ_SIZE, left)
             except httpcore.TimeoutException:
-                raise _core.no_answer(self.settings, timeout) from None
+                raise _core.nothing_came(timeout) from None
             except (httpcore.NetworkError, OSError, RuntimeError):
                 data = b""
             if not data:

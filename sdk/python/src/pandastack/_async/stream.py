@@ -83,6 +83,16 @@ class AsyncStream(Generic[T]):
                 yield name, event
 
 
+class AsyncByteStream(AsyncStream[bytes]):
+    """The bytes of an answer, as they come."""
+
+    def __init__(self, transport: AsyncTransport, response: httpx.Response) -> None:
+        super().__init__(transport, response, bytes)
+
+    def _events(self) -> AsyncIterator[bytes]:
+        return self._transport.chunks(self._response)
+
+
 class AsyncExecStream(AsyncStream[Output]):
     """The output of a command as it is written.
 

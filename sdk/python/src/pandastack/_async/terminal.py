@@ -103,7 +103,7 @@ class AsyncTerminal:
 
     async def resize(self, rows: int, cols: int) -> None:
         """Changes the size of the terminal."""
-        await self._socket.send({"type": "resize", **size(rows, cols)})
+        await self._socket.send({"type": "resize", **size(rows=rows, cols=cols)})
 
     async def kill(self) -> None:
         """Ends the process and all that it started. One that has ended is left alone."""
@@ -126,8 +126,8 @@ class AsyncTerminal:
         await self.close()
 
 
-def size(rows: object, cols: object) -> dict[str, int]:
-    out = {"rows": _check.whole("rows", rows, low=1), "cols": _check.whole("cols", cols, low=1)}
+def size(**said: object) -> dict[str, int]:
+    out = {name: _check.whole(name, n, low=1) for name, n in said.items()}
     for name, n in out.items():
         if n > SIZE_LIMIT:
             raise ValueError(f"{name} is at most {SIZE_LIMIT}, not {n}")

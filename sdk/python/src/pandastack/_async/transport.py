@@ -46,24 +46,20 @@ class AsyncTransport:
         """Makes a call whose answer is read as it comes. The caller closes it."""
         return await self._tries(r, True, self._http)
 
-    async def upgrade(self, r: Request, headers: dict[str, str]) -> httpx.Response:
+    async def upgrade(self, r: Request) -> httpx.Response:
         """Makes a call that becomes another protocol, which HTTP/2 cannot."""
         http = self._http
         if self.settings.http2 and self._own is None:
             if self._upgrading is None:
                 self._upgrading = _io.new_http(self.settings, None, False)
             http = self._upgrading
-        return await self._tries(r, True, http, headers)
+        return await self._tries(r, True, http)
 
-    async def _tries(
-        self, r: Request, stream: bool, http: httpx.AsyncClient, more: dict[str, str] | None = None
-    ) -> httpx.Response:
+    async def _tries(self, r: Request, stream: bool, http: httpx.AsyncClient) -> httpx.Response:
         import httpx
 
         s = self.settings
         url, headers, body = _core.url_of(s, r), _core.headers_of(s, r), _core.body_of(r)
-        if more:
-            headers.update(more)
         timeouts = _core.timeouts_of(s, r)
         once = _core.Once()
         attempt = 0

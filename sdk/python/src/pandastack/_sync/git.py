@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     Auth = Union[GitAuth, Mapping[str, str], str]
 
 T = TypeVar("T")
-REMOTE_TIMEOUT = 600.0  # seconds that the server allows what talks to a remote, unless told otherwise
+LOCAL_TIMEOUT = 60.0  # seconds that the server allows git, unless told otherwise
+REMOTE_TIMEOUT = 600.0  # what talks to a remote
 
 
 class Git:
@@ -239,7 +240,7 @@ class Git:
         return (self._call("branch", body, GitBranches.from_dict)).branches
 
     def _call(self, name: str, body: dict[str, Any], read: Callable[[Any], T], *, remote: bool = False) -> T:
-        allowed: float = body.get("timeout_seconds") or (REMOTE_TIMEOUT if remote else 0)
+        allowed: float = body.get("timeout_seconds") or (REMOTE_TIMEOUT if remote else LOCAL_TIMEOUT)
         request = Request("POST", (*self._base, name), json=body, timeout=allowed + self._transport.settings.timeout)
         return self._transport.call(request, read)
 

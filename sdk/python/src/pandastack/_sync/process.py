@@ -54,7 +54,10 @@ class Process:
     def start(self, message: dict[str, Any]) -> None:
         """Sends the first message and waits until the command runs; whoever made this has called it."""
         self._socket.send(message)
-        event = self._socket.receive(_core.SLOW_TIMEOUT)
+        try:
+            event = self._socket.receive(_core.SLOW_TIMEOUT)
+        except TimeoutError:
+            raise _core.no_answer(self._socket.settings, _core.SLOW_TIMEOUT) from None
         if event is None:
             raise _core.cut_short()
         self._take(event)

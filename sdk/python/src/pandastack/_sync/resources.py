@@ -12,7 +12,7 @@ from .. import _check, _core
 from .._core import Request
 from .._lazy import models
 from . import _io
-from .filesystem import save
+from .filesystem import BYTES, opened, save
 from .sandbox import ForkTree, Sandbox
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ class Sandboxes:
         in detail when. checkpoints: which to keep.
         volumes: names, or VolumeMount(name, read_only). egress_mbps: cap on
         outgoing traffic.
-        network: Network(internet=False), Network(allow=["pypi.org"]) and so on,
-        what it may reach (see SandboxNetwork). networks: names of networks to
-        join.
+        network: Network(internet=False), Network(allow=["packages.example.com"])
+        and so on, what it may reach (see SandboxNetwork). networks: names of
+        networks to join.
 
         Raises NotFoundError (template.not_found, snapshot.not_found),
         ConflictError (snapshot.incompatible), QuotaError, CapacityError,
@@ -240,11 +240,7 @@ class Snapshots:
         request = Request(
             "GET", (*self._path(snapshot), "export"), accept="application/octet-stream", timeout=_core.SLOWER
         )
-        response = self._transport.open(request)
-        if not _core.is_kind(response, "application/octet-stream"):
-            response.close()
-            raise _core.not_a_server(self._transport.settings, response)
-        return save(self._transport, response, target)
+        return save(self._transport, opened(self._transport, request, BYTES), target)
 
     def import_(self, source: LocalPath | IO[bytes], *, name: str | None = None) -> Snapshot:
         """Makes a snapshot of a file that export wrote, a path or a file object."""

@@ -167,7 +167,7 @@ class Sandbox(SandboxFields):
         stdin: text that the command reads; without it the input is empty.
         on_stdout, on_stderr: called with text as it is written.
 
-        The result has at most the 16 MiB of each stream (truncated says so);
+        The result has at most 16 MiB of each stream (truncated says so);
         exec_stream gives output of any length.
         """
         body = _check.run(cmd, args, timeout_seconds, cwd, env, user, stdin)
@@ -266,8 +266,8 @@ class Sandbox(SandboxFields):
         self,
         cmd: str | None = None,
         *,
-        rows: int = 24,
-        cols: int = 80,
+        rows: int | None = None,
+        cols: int | None = None,
         cwd: str | None = None,
         user: str | None = None,
         term: str | None = None,
@@ -277,14 +277,16 @@ class Sandbox(SandboxFields):
         """Starts a process in a terminal, or attaches to one.
 
         cmd: a line for the shell; default is the user's shell itself.
-        rows, cols: the size. term: its kind, default xterm-256color.
+        rows, cols: the size, default 24 and 80; an attached terminal keeps its
+        own unless both are given. term: its kind, default xterm-256color.
         pid: attach to the terminal of this process.
         tag: attach to the terminal with this tag, or start it.
         """
         from .socket import Socket
         from .terminal import Terminal, size
 
-        query: dict[str, Any] = {} if pid is not None else size(rows, cols)
+        query: dict[str, Any] = {}
+        query.update(size(**{name: n for name, n in (("rows", rows), ("cols", cols)) if n is not None}))
         if pid is not None:
             query["pid"] = _check.whole("pid", pid, low=1)
         for name, value in (("cmd", cmd), ("cwd", cwd), ("user", user), ("term", term), ("tag", tag)):
@@ -408,7 +410,8 @@ class Sandbox(SandboxFields):
 
     def mcp_config(self) -> dict[str, Any]:
         """The entry for this sandbox in the configuration of an MCP client: its
-        tools are shell, read_file, write_file and list_dir. It has the key in it."""
+        tools run commands and code, and work on files, processes and ports
+        (docs/mcp.md). It has the key in it."""
         return _core.mcp_config(self._transport.settings, self._path("mcp"))
 
     # How it is reached, and what it reaches

@@ -56,7 +56,7 @@ class Socket:
             "Sec-WebSocket-Key": key.decode(),
             "Sec-WebSocket-Version": "13",
         }
-        response = transport.upgrade(Request("GET", path, query), headers)
+        response = transport.upgrade(Request("GET", path, query, headers=headers))
         accept = base64.b64encode(hashlib.sha1(key + _GUID).digest()).decode()
         if response.status_code != 101 or response.headers.get("Sec-WebSocket-Accept") != accept:
             response.close()
@@ -100,7 +100,7 @@ class Socket:
             try:
                 data = self._stream.read(READ_SIZE, left)
             except httpcore.TimeoutException:
-                raise _core.no_answer(self.settings, timeout) from None
+                raise _core.nothing_came(timeout) from None
             except (httpcore.NetworkError, OSError, RuntimeError):
                 data = b""
             if not data:

@@ -85,6 +85,16 @@ class Stream(Generic[T]):
                 yield name, event
 
 
+class ByteStream(Stream[bytes]):
+    """The bytes of an answer, as they come."""
+
+    def __init__(self, transport: Transport, response: httpx.Response) -> None:
+        super().__init__(transport, response, bytes)
+
+    def _events(self) -> Iterator[bytes]:
+        return self._transport.chunks(self._response)
+
+
 class ExecStream(Stream[Output]):
     """The output of a command as it is written.
 

@@ -48,24 +48,20 @@ class Transport:
         """Makes a call whose answer is read as it comes. The caller closes it."""
         return self._tries(r, True, self._http)
 
-    def upgrade(self, r: Request, headers: dict[str, str]) -> httpx.Response:
+    def upgrade(self, r: Request) -> httpx.Response:
         """Makes a call that becomes another protocol, which HTTP/2 cannot."""
         http = self._http
         if self.settings.http2 and self._own is None:
             if self._upgrading is None:
                 self._upgrading = _io.new_http(self.settings, None, False)
             http = self._upgrading
-        return self._tries(r, True, http, headers)
+        return self._tries(r, True, http)
 
-    def _tries(
-        self, r: Request, stream: bool, http: httpx.Client, more: dict[str, str] | None = None
-    ) -> httpx.Response:
+    def _tries(self, r: Request, stream: bool, http: httpx.Client) -> httpx.Response:
         import httpx
 
         s = self.settings
         url, headers, body = _core.url_of(s, r), _core.headers_of(s, r), _core.body_of(r)
-        if more:
-            headers.update(more)
         timeouts = _core.timeouts_of(s, r)
         once = _core.Once()
         attempt = 0
