@@ -47,10 +47,12 @@ func newExitCodes() *cobra.Command {
 		fmt.Fprintf(&b, "  %3d  %s\n", c.code, c.meaning)
 	}
 	b.WriteString(`
-"sandbox exec" and "run" end with the code of the command that they ran: 127 if
-it does not exist, 126 if it is no program, 128+n if signal n ended it, 124 if
+"sandbox exec", "sandbox shell", "sandbox ssh", "sandbox process attach" and
+"run" end with the code of the command that they ran: 127 if it does not exist, 126 if it is no program, 128+n if signal n ended it, 124 if
 its --timeout did. When they fail themselves they print a line that begins with
-"error:" and end with a code from the table.`)
+"error:" and end with a code from the table. "sandbox fs grep" ends with 1 when
+nothing was found, "status" while the server is not ready, and "sandbox run-code"
+when the code raised an error.`)
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: b.String()}
 }
 

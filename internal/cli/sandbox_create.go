@@ -41,7 +41,7 @@ A sandbox from a snapshot has the snapshot's template, driver and disk.`,
   pandastack sandbox create --template base --ttl 15m --memory-mb 1024 --env MODE=test
   pandastack sandbox create --persistent --idle-timeout 10m
   pandastack sandbox create --from-snapshot warm
-  pandastack sandbox create --allow pypi.org --allow '*.pythonhosted.org'
+  pandastack sandbox create --allow packages.example.com --allow '*.files.example.com'
   pandastack sandbox create -o json | jq .boot_ms`,
 		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSandboxCreate(cmd, a, o) },

@@ -51,7 +51,7 @@ there is the content, up to 16 MiB, in base64 if it is no text.`,
 	})
 	cmd.Flags().Int64Var(&offset, "offset", 0, "byte to begin at")
 	cmd.Flags().Int64Var(&length, "length", -1, "bytes to read at most (default all)")
-	cmd.Flags().Lookup("length").DefValue = ""
+	cmd.Flags().Lookup("length").DefValue = "0"
 	return cmd
 }
 
@@ -136,7 +136,6 @@ With --offset the bytes go there, and what was behind is dropped.`,
 	}, nil)
 	cmd.Flags().BoolVar(&atomic, "atomic", false, "all at once, or not at all")
 	cmd.Flags().Int64Var(&offset, "offset", 0, "byte to begin at, no more than the file's size")
-	cmd.Flags().Lookup("offset").DefValue = ""
 	return cmd
 }
 

@@ -19,7 +19,7 @@ of one sandbox and language share a server. "languages" lists the languages.
 Files have their paths in the sandbox, so the editor must see them under the same.
 When the input ends the connection does; the server stays for some minutes.`,
 		example: `  pandastack sandbox lsp $id python
-  nvim --cmd "lua vim.lsp.config('py', {cmd = {'pandastack', 'sandbox', 'lsp', '$id', 'python'}, filetypes = {'python'}})"`,
+  nvim --cmd "lua vim.lsp.config('py', {cmd = {'pandastack', 'sandbox', 'lsp', '$id', 'python'}, filetypes = {'python'}}); vim.lsp.enable('py')"`,
 	}, runSandboxLSP)
 }
 

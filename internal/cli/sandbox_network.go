@@ -83,7 +83,7 @@ once.
 
 With --allow only what it names may be reached, unless --internet is given as
 well: then --allow gives back of what --deny takes away.`,
-		example: `  pandastack sandbox network set k3v9x0q2m7c1b8n4t6zd --allow pypi.org --allow '*.pythonhosted.org:443'
+		example: `  pandastack sandbox network set k3v9x0q2m7c1b8n4t6zd --allow packages.example.com --allow '*.files.example.com:443'
   pandastack sandbox network set k3v9x0q2m7c1b8n4t6zd --deny 203.0.113.0/24 --egress-mbps 20
   pandastack sandbox network set k3v9x0q2m7c1b8n4t6zd --no-internet --join backend --name db`,
 	}, func(c call) (*api.Network, error) {

@@ -71,7 +71,7 @@ A COMMAND with arguments is run as it is; one alone is a line for the shell.`,
 	f.Lookup("interactive").Hidden = true
 	f.StringArrayVarP(&o.env, "env", "e", nil, "environment as KEY=VALUE, or KEY to pass on this shell's; may be repeated")
 	f.StringVar(&in.Tag, "tag", "", "name to find it by, beside its number")
-	f.BoolVar(&in.KeepStdin, "keep-stdin", false, "leave its input open, for `process stdin`")
+	f.BoolVar(&in.KeepStdin, "keep-stdin", false, `leave its input open, for "process stdin"`)
 	return cmd
 }
 
