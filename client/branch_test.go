@@ -94,6 +94,7 @@ func TestChildrenAreHandles(t *testing.T) {
 		case "/v1/sandboxes/x/fork-tree":
 			answer(w, 201, api.ForkTree{TreeID: "t", ParentID: "x", Children: []api.Sandbox{child("b"), child("c")}})
 		default: // a file of one of them
+			w.Header().Set("Content-Type", "application/octet-stream")
 			_, _ = io.WriteString(w, strings.Split(r.URL.Path, "/")[3])
 		}
 	})

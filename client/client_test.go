@@ -337,6 +337,29 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+func TestAPageIsNoFile(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		if r.Header.Get("Range") != "" {
+			w.WriteHeader(http.StatusPartialContent)
+		}
+		fmt.Fprint(w, "<html>sign in")
+	})
+	f := c.Sandboxes.Handle("x")
+	_, err := f.Open(t.Context(), "/a")
+	wantCode(t, err, api.CodeNotAServer)
+	_, err = f.OpenRange(t.Context(), "/a", 1, 2)
+	wantCode(t, err, api.CodeNotAServer)
+	_, err = f.Archive(t.Context(), "/a")
+	wantCode(t, err, api.CodeNotAServer)
+	data, err := f.ReadFile(t.Context(), "/a")
+	wantCode(t, err, api.CodeNotAServer)
+	if data != nil {
+		t.Errorf("the file is %q", data)
+	}
+}
+
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {

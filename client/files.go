@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -68,6 +69,16 @@ func (f Files) Open(ctx context.Context, path string) (*File, error) {
 	resp, err := f.c.send(ctx, r)
 	if err != nil {
 		return nil, err
+	}
+	return f.content(ctx, resp, "application/octet-stream")
+}
+
+// content gives the body of an answer, which must be of a kind: whatever else a
+// proxy may answer with is not what a file holds.
+func (f Files) content(ctx context.Context, resp *http.Response, kind string) (*File, error) {
+	if is, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); is != kind {
+		resp.Body.Close()
+		return nil, f.c.notAServer(resp)
 	}
 	return &File{Size: resp.ContentLength, body: resp.Body, ctx: ctx, c: f.c}, nil
 }

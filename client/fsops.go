@@ -42,7 +42,7 @@ func (f Files) OpenRange(ctx context.Context, path string, offset, length int64)
 		resp.Body.Close()
 		return nil, api.Errorf(api.CodeUnsupported, "this file has no ranges")
 	}
-	return &File{Size: resp.ContentLength, body: resp.Body, ctx: ctx, c: f.c}, nil
+	return f.content(ctx, resp, "application/octet-stream")
 }
 
 // WriteAtomic makes or replaces a file all at once: who reads it sees the old
@@ -139,7 +139,7 @@ func (f Files) Archive(ctx context.Context, path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{Size: -1, body: resp.Body, ctx: ctx, c: f.c}, nil
+	return f.content(ctx, resp, "application/gzip")
 }
 
 // Extract makes the files of a tar or tar.gz, all of them below a directory.

@@ -90,8 +90,16 @@ export function download(transport: Transport, answer: Answer): ReadableStream<U
 export async function save(transport: Transport, answer: Answer, target: Target): Promise<number> {
   const chunks = answer.chunks(transport.settings.timeoutMs);
   const path = localPath(target);
-  if (path !== undefined) return savePath(chunks, path);
-  const writer = (target as WritableStream<Uint8Array>).getWriter();
+  try {
+    return await (path === undefined ? saveStream(chunks, target as WritableStream<Uint8Array>) : savePath(chunks, path));
+  } catch (e) {
+    answer.cancel(); // perhaps nothing of it was read
+    throw e;
+  }
+}
+
+async function saveStream(chunks: AsyncIterable<Uint8Array>, target: WritableStream<Uint8Array>): Promise<number> {
+  const writer = target.getWriter();
   let size = 0;
   try {
     for await (const chunk of chunks) {

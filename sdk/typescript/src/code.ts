@@ -151,7 +151,7 @@ export class CodeStream extends Live<CodeEvent> {
   /** Reads what is left, and gives what the code came to. */
   async wait(): Promise<CodeRun> {
     while (!(await this.next()).done);
-    if (!this.#collector.ended) throw cutShort();
+    if (!this.#collector.ended) throw cutShort(undefined, "the code", "The code may still have run.");
     return this.run;
   }
 }
@@ -167,7 +167,7 @@ async function* codeEvents(transport: Transport, collector: CodeCollector, r: Re
     }
     yield event;
   }
-  if (!collector.ended) throw cutShort();
+  if (!collector.ended) throw cutShort(undefined, "the code", "The code may still have run.");
 }
 
 /** Makes one run of events. */
@@ -214,8 +214,15 @@ export function runRequest(code: string, options: RunCodeOptions): Record<string
   if (language !== undefined) body["language"] = check.text("language", language);
   if (context !== undefined) body["context_id"] = check.identifier("context", context);
   if (env !== undefined) body["env"] = check.labels("env", env);
-  if (timeoutSeconds) body["timeout_ms"] = Math.ceil(check.seconds("timeoutSeconds", timeoutSeconds) * 1000);
+  if (timeoutSeconds !== undefined) body["timeout_ms"] = Math.ceil(limitOf(timeoutSeconds) * 1000);
   return body;
+}
+
+/** A time limit. What is none would be no limit to the server, which nobody means who gives one. */
+function limitOf(seconds: unknown): number {
+  if (typeof seconds === "number" && seconds > 0 && seconds !== Infinity) return seconds;
+  const said = typeof seconds === "number" ? String(seconds) : check.kindOf(seconds);
+  throw new RangeError(`timeoutSeconds is a number above 0, not ${said}; leave it out for no limit`);
 }
 
 /** The names of RunCodeOptions. */

@@ -24,7 +24,7 @@ import type {
 } from "./generated/models.js";
 import type { SchemaName } from "./generated/schemas.js";
 import { Stream } from "./stream.js";
-import { SLOW_MS, type Request, type Transport } from "./transport.js";
+import { SLOW_MS, type Answer, type Request, type Transport } from "./transport.js";
 
 export interface FileOptions extends CallOptions {
   /** Whose home directory relative paths start in, and who owns what is made; default the sandbox's user. */
@@ -112,7 +112,7 @@ export class Filesystem {
   async read(path: string, options?: ReadOptions): Promise<string | Uint8Array | ReadableStream<Uint8Array>> {
     const request = this.#request("GET", [], path, "read", options, ["format", "offset", "length"]);
     const format = check.choice("format", options?.format ?? "text", ["text", "bytes", "stream"]);
-    const answer = await this.#transport.send({ ...request, accept: "*/*", headers: range(options) });
+    const answer = await this.#content({ ...request, headers: range(options) });
     if (format === "stream") return download(this.#transport, answer);
     const bytes = await answer.bytes();
     if (format === "bytes") return bytes;
@@ -153,7 +153,14 @@ export class Filesystem {
   async download(path: string, target: Target, options?: FileOptions): Promise<number> {
     const request = this.#request("GET", [], path, "download", options);
     checkTarget(target);
-    return save(this.#transport, await this.#transport.send({ ...request, accept: "*/*" }), target);
+    return save(this.#transport, await this.#content(request), target);
+  }
+
+  /** Asks for the bytes of a file. Those of another kind, such as a page of a proxy, are not the file's. */
+  async #content(request: Request): Promise<Answer> {
+    const answer = await this.#transport.send({ ...request, accept: "*/*" });
+    if (answer.kind !== "application/octet-stream") throw answer.unexpected();
+    return answer;
   }
 
   /** Lists a directory, by default the home directory. */

@@ -14,7 +14,8 @@ export type LspMessage = Record<string, unknown>;
 /**
  * A connection to the language server of a language in a sandbox, which all
  * clients of that sandbox and language share. Iterate over it for the server's
- * messages; it ends when the connection does.
+ * messages; it ends when the server does, and throws what went wrong if that
+ * was not as it should be.
  *
  *     await using server = await sandbox.lsp("python");
  *     await server.send({ jsonrpc: "2.0", id: 1, method: "initialize", params: { capabilities: {} } });
@@ -53,7 +54,7 @@ export class LanguageServer implements AsyncIterable<LspMessage>, AsyncDisposabl
   #end(cause?: unknown): void {
     if (this.#ended) return;
     this.#ended = true;
-    if (cause !== undefined) this.#failure = cutShort(cause);
+    if (cause !== undefined) this.#failure = cutShort(cause, "the language server", "Open another one.");
     this.#channel?.close();
     this.#changed.notify();
   }

@@ -77,9 +77,9 @@ export class SSHKeys {
  * What one sandbox may reach, and what it has contacted.
  *
  * An entry of allow and deny is an address, a range (203.0.113.0/24), a name
- * (pypi.org) or all names below one (*.pythonhosted.org), with a port or ports
- * after a colon where it is only for those. No entry opens the host, other
- * sandboxes or private addresses.
+ * (packages.example.com) or all names below one (*.files.example.com), with a
+ * port or ports after a colon where it is only for those. No entry opens the
+ * host, other sandboxes or private addresses.
  */
 export class SandboxNetwork {
   readonly #transport: Transport;

@@ -7,7 +7,7 @@
 import type { Channel, Listener } from "./socket.js";
 import { nodeModule, type NodeSocket } from "./platform.js";
 import { collect } from "./patient.js";
-import { SILENCE_MS } from "./transport.js";
+import { SILENCE_MS, closeError } from "./transport.js";
 
 const GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const MESSAGE_LIMIT = 16 << 20;
@@ -72,6 +72,8 @@ class NodeChannel implements Channel {
   #binary = false;
   #ended = false;
   #paused = false;
+  /** What the server said when it closed the connection. */
+  #said: { cause: Error | undefined } | undefined;
 
   constructor(socket: NodeSocket, head: Uint8Array, listener: Listener, pid: number | undefined) {
     this.pid = pid;
@@ -85,7 +87,7 @@ class NodeChannel implements Channel {
     });
     socket.on("data", (data: Uint8Array) => this.#receive(data));
     socket.on("error", (e: unknown) => this.#end(e));
-    socket.on("close", () => this.#end());
+    socket.on("close", () => this.#end(new Error("the connection ended and nobody had closed it")));
     // After whoever waits for the connection has it.
     if (head.length > 0) queueMicrotask(() => this.#receive(head));
     socket.resume();
@@ -120,7 +122,7 @@ class NodeChannel implements Channel {
     if (this.#ended) return;
     this.#ended = true;
     this.#socket.destroy();
-    this.#listener.closed(cause);
+    this.#listener.closed(this.#said ? this.#said.cause : cause);
   }
 
   #write(opcode: number, payload: Uint8Array): Promise<void> {
@@ -167,6 +169,7 @@ class NodeChannel implements Channel {
       case PONG:
         return;
       case CLOSE:
+        this.#said = { cause: reasonOf(payload) };
         this.#write(CLOSE, payload.slice(0, 2)).then(() => this.#end(), () => this.#end());
         return;
       case CONTINUATION:
@@ -187,6 +190,12 @@ class NodeChannel implements Channel {
     this.#fragmentsSize = 0;
     this.#listener.message(this.#binary ? message : this.#decoder.decode(message));
   }
+}
+
+/** What the last frame of a server says. One without a code is as good as 1005. */
+function reasonOf(payload: Uint8Array): Error | undefined {
+  if (payload.length < 2) return undefined;
+  return closeError(payload[0]! * 256 + payload[1]!, new TextDecoder().decode(payload.subarray(2)));
 }
 
 /** A frame from a client, which is always masked. */

@@ -1,10 +1,11 @@
 /**
  * Requests whose answer may be hours in coming, such as that of a command
- * without a time limit. The fetch of Node gives up after five minutes and has
- * no setting for it, so Node's own HTTP client makes them there.
+ * without a time limit, or of input for one that does not read it. The fetch of
+ * Node gives up after five minutes and has no setting for it, so Node's own HTTP
+ * client makes them there.
  */
 
-import { isNode, hasNode, nodeModule, type NodeAnswer, type NodeHTTP } from "./platform.js";
+import { isNode, hasNode, nodeModule, type NodeAnswer, type NodeHTTP, type NodeRequest } from "./platform.js";
 
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
@@ -38,18 +39,54 @@ function nodeFetch(url: string, init: RequestInit): Promise<Response> {
   const http = nodeModule(url.startsWith("https:") ? "node:https" : "node:http");
   if (!http) return globalThis.fetch(url, init);
   return new Promise((resolve, reject) => {
-    const body = init.body as string | undefined;
-    const headers = { ...(init.headers as Record<string, string>), "content-length": String(new TextEncoder().encode(body ?? "").length) };
+    const body = bodyOf(init.body);
+    const headers = { ...(init.headers as Record<string, string>), ...(body instanceof Uint8Array ? { "content-length": String(body.length) } : {}) };
     const request = http.request(url, { method: init.method, headers, agent: agentOf(http), signal: init.signal });
     request.on("error", reject);
     request.on("response", (answer) => {
-      collect(answer).then(resolve, (e: unknown) => {
-        request.destroy();
-        reject(e);
-      });
+      collect(answer).then(
+        (response) => {
+          // The server has said all without waiting for the rest of the body.
+          if (!request.writableEnded) request.destroy();
+          resolve(response);
+        },
+        (e: unknown) => {
+          request.destroy();
+          reject(e);
+        },
+      );
     });
-    request.end(body);
+    if (body instanceof Uint8Array) request.end(body);
+    else sendStream(request, body).catch((e: Error) => request.destroy(e));
   });
+}
+
+function bodyOf(body: RequestInit["body"]): Uint8Array | ReadableStream<Uint8Array> {
+  if (body instanceof Uint8Array) return body;
+  if (body instanceof Blob) return body.stream();
+  return body instanceof ReadableStream ? body : new TextEncoder().encode((body as string | undefined) ?? "");
+}
+
+/** Sends a body as fast as the server takes it, until it or the request ends. */
+async function sendStream(request: NodeRequest, body: ReadableStream<Uint8Array>): Promise<void> {
+  const reader = body.getReader();
+  let gone = false;
+  let taken = (): void => undefined;
+  request.on("close", () => {
+    gone = true;
+    taken();
+    reader.cancel().catch(() => undefined); // nobody wants the rest
+  });
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (gone) return;
+    if (done) break;
+    await new Promise<void>((resolve, reject) => {
+      taken = resolve;
+      request.write(value, (error) => (error ? reject(error) : resolve()));
+    });
+  }
+  request.end();
 }
 
 /** Reads an answer of Node's client. */

@@ -46,7 +46,9 @@ export interface NodeRequest {
   on(event: "response", listener: (answer: NodeAnswer) => void): void;
   on(event: "error", listener: (error: Error) => void): void;
   on(event: "close", listener: () => void): void;
-  end(body?: string): void;
+  readonly writableEnded: boolean;
+  write(data: Uint8Array, done: (error?: Error | null) => void): boolean;
+  end(body?: string | Uint8Array): void;
   destroy(error?: Error): void;
 }
 

@@ -83,11 +83,16 @@ export class Processes {
     return Process.open(this.#transport, request, first, { onStdout, onStderr });
   }
 
-  /** Writes to a process's input, or terminal, and returns when it has taken all. With close it gets end of file then. */
+  /**
+   * Writes to a process's input, or terminal, and returns when it has taken all,
+   * however long that is unless timeoutMs says. With close it gets end of file
+   * then.
+   */
   async sendStdin(process: ProcessName, data: Data, options?: CallOptions & { close?: boolean | undefined }): Promise<void> {
     const request = this.#request("POST", process, ["stdin"], "sendStdin", options, ["close"]);
     const query = { close: options?.close ? "true" : undefined };
-    await this.#transport.do({ ...request, query, body: bodyOf("data", data), atLeastMs: SLOW_MS });
+    const timeoutMs = request.timeoutMs ?? Infinity;
+    await this.#transport.do({ ...request, query, body: bodyOf("data", data), timeoutMs }, this.#transport.patient());
   }
 
   /** Gives a process end of file. */

@@ -11,7 +11,7 @@
 import { connectNode } from "./nodesocket.js";
 import { isNode } from "./platform.js";
 import { NetworkError } from "./errors.js";
-import { Deadline, SLOW_MS, answerError, noAnswer, transportError, type Request, type Transport } from "./transport.js";
+import { Deadline, SLOW_MS, answerError, closeError, noAnswer, transportError, type Request, type Transport } from "./transport.js";
 
 /** An open connection. */
 export interface Channel {
@@ -24,7 +24,10 @@ export interface Channel {
   resume(): void;
 }
 
-/** What becomes of a connection. closed is called once, and last. */
+/**
+ * What becomes of a connection. closed is called last, with the cause unless the
+ * server ended it as it should; it counts the first time.
+ */
 export interface Listener {
   message(data: string | Uint8Array): void;
   closed(cause?: unknown): void;
@@ -75,8 +78,8 @@ async function connectGlobal(
     throw (await refusal(transport, r)) ?? e;
   }
   socket.onmessage = ({ data }) => listener.message(typeof data === "string" ? data : new Uint8Array(data as ArrayBuffer));
-  socket.onclose = () => listener.closed();
-  socket.onerror = (e) => listener.closed((e as { error?: unknown }).error);
+  socket.onclose = ({ code, reason }) => listener.closed(closeError(code, reason));
+  socket.onerror = (e) => listener.closed((e as { error?: unknown }).error ?? new Error("the WebSocket failed"));
   return {
     send: (data) => {
       if (socket.readyState !== socket.OPEN) return Promise.reject(new Error("the connection is closed"));

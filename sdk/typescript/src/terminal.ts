@@ -45,7 +45,8 @@ export interface TerminalResult {
  * A process in a terminal of the sandbox. Iterate over it for the bytes that it
  * shows; while nobody does, the last 1 MiB is kept. It goes on when the
  * connection is closed, and pty({ pid }) or pty({ tag }) attaches to it again,
- * beginning with the last of what it has shown. `await using` kills it.
+ * beginning with the last of what it has shown; only kill() ends it. `await
+ * using` closes the connection.
  */
 export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
   readonly #transport: Transport;
@@ -141,7 +142,7 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
   #end(cause?: unknown): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#failure ??= cutShort(cause);
+    this.#failure ??= cutShort(cause, "the terminal", "The process may go on; attach to it again by its tag or its number.");
     this.#channel?.close();
     this.#changed.notify();
   }
@@ -209,15 +210,9 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
     this.#end();
   }
 
+  /** As close(): what was made in a block may be gone back to after it. */
   async [Symbol.asyncDispose](): Promise<void> {
-    try {
-      await this.kill();
-      await this.wait({ timeoutMs: 10_000 });
-    } catch {
-      // It was told to end, and nobody asks how it did.
-    } finally {
-      this.close();
-    }
+    this.close();
   }
 }
 

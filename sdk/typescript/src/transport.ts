@@ -82,8 +82,8 @@ export class Transport {
   }
 
   /** Makes a call whose answer, if there is one, says nothing. */
-  async do(r: Request): Promise<void> {
-    await (await this.send(r)).bytes();
+  async do(r: Request, via?: Fetch): Promise<void> {
+    await (await this.send(r, via)).bytes();
   }
 
   /** Reads a JSON answer. */
@@ -162,8 +162,11 @@ export class Transport {
   async #attempt(r: Request, url: string, init: RequestInit, via: Fetch): Promise<Answer | Failed> {
     const limit = this.patience(r);
     const deadline = new Deadline(limit, r.signal);
+    const sending = { ...init, signal: deadline.signal };
+    if (isStream(r.body)) sending.body = paced(r.body, deadline, limit);
     try {
-      const response = await via(url, { ...init, signal: deadline.signal });
+      const response = await via(url, sending);
+      deadline.answered();
       const answer = new Answer(this.settings, response, deadline, limit);
       if (response.ok) return answer;
       return { error: await answer.error(), connected: true };
@@ -197,8 +200,34 @@ interface Failed {
   broken?: boolean;
 }
 
-function isStream(body: unknown): boolean {
+function isStream(body: unknown): body is ReadableStream<Uint8Array> {
   return typeof (body as { getReader?: unknown } | undefined)?.getReader === "function";
+}
+
+/**
+ * A body that may be of any length: each of its pieces may take the server limit
+ * milliseconds, and the answer as long after the last one. How long a piece is
+ * in coming is up to where the body comes from, and nobody's fault.
+ */
+function paced(body: ReadableStream<Uint8Array>, deadline: Deadline, limit: number): ReadableStream<Uint8Array> {
+  const reader = body.getReader();
+  const drop = (): Promise<void> => reader.cancel().catch(() => undefined); // the call says what went wrong
+  // Node 20 reads the body of a call that was ended to its end.
+  deadline.signal.addEventListener("abort", drop, { once: true });
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        deadline.sending(Infinity);
+        const { done, value } = await reader.read();
+        deadline.signal.throwIfAborted();
+        deadline.sending(limit);
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      cancel: drop,
+    },
+    { highWaterMark: 0 },
+  );
 }
 
 function retryAfterMs(error: PandaStackError): number {
@@ -211,6 +240,7 @@ export class Deadline {
   readonly #controller = new AbortController();
   readonly #caller: AbortSignal | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #sent = false;
   /** Whether the time was over before the call was. */
   passed = false;
 
@@ -247,9 +277,20 @@ export class Deadline {
     clearTimeout(this.#timer);
   }
 
+  /** As restart, for a body on its way: once the answer has begun it counts no more. */
+  sending(ms: number): void {
+    if (!this.#sent) this.restart(ms);
+  }
+
+  /** The answer has begun. It may be read at any time. */
+  answered(): void {
+    this.#sent = true;
+    this.pause();
+  }
+
   /** Ends the call's waiting; it has ended itself. */
   release(): void {
-    clearTimeout(this.#timer);
+    this.answered();
     this.#caller?.removeEventListener("abort", this.#abort);
   }
 
@@ -288,6 +329,7 @@ export class Answer {
   }
 
   async #whole<T>(read: () => Promise<T>): Promise<T> {
+    this.#deadline.restart(this.#limit);
     try {
       return await read();
     } catch (e) {
@@ -381,12 +423,27 @@ export function unknownAnswer(s: Settings, response: Response | undefined, cause
   });
 }
 
-/** The error of a stream that ended before it said how the command did. */
-export function cutShort(cause?: unknown): PandaStackError {
-  return coded("client.server_unreachable", "the server closed the connection before the command ended", {
-    hint: "The command may still have run; look at the sandbox's logs.",
-    cause,
-  });
+/**
+ * The error of a connection that ended before what it was for, unless the cause
+ * is what the server said of it.
+ */
+export function cutShort(cause?: unknown, what = "the command", hint = "The command may still have run; look at the sandbox's logs."): PandaStackError {
+  if (cause instanceof PandaStackError) return cause;
+  return coded("client.server_unreachable", `the server closed the connection before ${what} ended`, { hint, cause });
+}
+
+// How a connection is closed that has done what it was for.
+const CLOSED_WELL = [1000, 1001, 1005];
+
+/**
+ * Why a WebSocket was closed, as the code and reason of its end say; undefined
+ * if all went well. The server's own errors have a reason `code: message`.
+ */
+export function closeError(code: number, reason: string): Error | undefined {
+  if (CLOSED_WELL.includes(code)) return undefined;
+  const [, name, message] = /^([a-z][a-z_.]*): (.*)$/s.exec(reason) ?? [];
+  if (name !== undefined) return coded(name, message!);
+  return new Error(`the WebSocket was closed with ${code}${reason && ` ${reason}`}`);
 }
 
 export function noAnswer(s: Settings, waitedMs: number): TimeoutError {

@@ -172,12 +172,16 @@ for (const [name, webSocket] of [["Node's connection", () => undefined], ["the r
     assert.deepEqual(await again.wait(), { exitCode: 3 });
     assert.equal((await failure(again.write("x"))).code, "process.not_found");
 
-    let killed;
+    // A block that ends closes the connection, and no more.
+    let left;
     {
       await using cat = await handle.pty({ cmd: "cat" });
-      killed = cat;
+      left = cat;
     }
-    assert.equal(killed.result?.signal, "SIGKILL");
+    assert.equal(left.result, undefined);
+    const cat = await handle.pty({ tag: left.tag });
+    await cat.kill();
+    assert.equal((await cat.wait()).signal, "SIGKILL");
     assert.equal((await failure(handle.pty({ pid: 999_999 }))).constructor.name, webSocket() ? "NetworkError" : "NotFoundError");
   });
 }
@@ -211,6 +215,15 @@ test("a language server", async () => {
     const left = [];
     for await (const message of server) left.push(message["id"]);
     assert.deepEqual(left, [2]);
+
+    // One that dies ends the loop with what happened to it.
+    await using dying = await handle.lsp("python");
+    await dying.send({ jsonrpc: "2.0", id: 1, method: "initialize", params: { capabilities: {} } });
+    const died = await failure((async () => {
+      for await (const message of dying) if (message["id"] === 1) await dying.send({ jsonrpc: "2.0", id: 2, method: "test/crash" });
+    })());
+    assert.ok(died instanceof ConflictError, String(died));
+    assert.equal(died.code, "sandbox.died");
   }
 });
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer as createRawServer } from "node:net";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { AuthError, BadRequestError, Client, NetworkError, PandaStack, Sandbox, TimeoutError } from "@pandastack/sdk";
-import { failure, fake, json, record } from "./server.js";
+import { AuthError, BadRequestError, Client, NetworkError, PandaStack, Sandbox, TimeoutError, type Data } from "@pandastack/sdk";
+import { failure, fake, json, record, until } from "./server.js";
 
 test("Client is another name of PandaStack", () => assert.equal(Client, PandaStack));
 
@@ -275,6 +275,10 @@ test("wrong arguments never become a request", async () => {
     ["signal name", () => sandbox.processes.signal(1, any({})), /signal is a string/],
     ["process", () => sandbox.processes.kill(0), /at least 1/],
     ["rows", () => sandbox.pty({ rows: 0 }), /at least 1/],
+    ["no limit", () => sandbox.runCode("x", { timeoutSeconds: any("") }), /timeoutSeconds is a number above 0, not string/],
+    ["null limit", () => sandbox.runCode("x", { timeoutSeconds: any(null) }), /above 0, not null/],
+    ["NaN limit", () => sandbox.runCodeStream("x", { timeoutSeconds: NaN }), /above 0, not NaN/],
+    ["zero limit", () => sandbox.runCode("x", { timeoutSeconds: 0 }), /above 0, not 0/],
     ["columns", () => sandbox.pty(any({ columns: 1 })), /pty has no option columns/],
     ["language", () => sandbox.lsp(".."), /not the name of anything/],
     ["port", () => sandbox.previewUrl(70_000), /at most 65535/],
@@ -427,4 +431,195 @@ test("a background command says why it did not start", async () => {
   assert.equal(e.code, "client.server_unreachable");
   assert.match(e.message, /ended before the answer/);
   assert.ok(!(e instanceof BadRequestError));
+});
+
+/** A frame of a server that closes a WebSocket. */
+function closing(code: number, reason = ""): Buffer {
+  return Buffer.concat([Buffer.from([0x88, 2 + reason.length, code >> 8, code & 255]), Buffer.from(reason)]);
+}
+
+test("a WebSocket that is closed says why", async () => {
+  const ends: Record<string, [frames: Buffer, code: string | undefined, message: RegExp]> = {
+    well: [closing(1000), undefined, /^$/],
+    bare: [Buffer.from([0x88, 0]), undefined, /^$/],
+    died: [closing(1008, "sandbox.died: the language server ended"), "sandbox.died", /^the language server ended$/],
+    odd: [closing(1011, "what is this: x"), "client.server_unreachable", /before the language server ended/],
+    cut: [Buffer.alloc(0), "client.server_unreachable", /before the language server ended/],
+  };
+  await using server = await fake((_, response) => json(response, 200, record), (path) => ends[path.split("/").pop()!]![0]);
+  for (const webSocket of [undefined, WebSocket]) {
+    const sandbox = await server.client({ webSocket }).sandboxes.get("x");
+    for (const [name, [, code, message]] of Object.entries(ends)) {
+      const connection = await sandbox.lsp(name);
+      const read = (async () => { for await (const _ of connection); })();
+      if (code === undefined) {
+        await read;
+        continue;
+      }
+      const e = await failure(read);
+      assert.equal(e.code, code, name);
+      assert.match(e.message, message, name);
+      assert.doesNotMatch(e.hint, /command|logs/, name);
+    }
+  }
+});
+
+test("a command and a terminal end with why they were closed", async () => {
+  await using server = await fake((_, response) => json(response, 200, record), () => closing(1008, "sandbox.died: gone"));
+  const sandbox = await server.client().sandboxes.get("x");
+  assert.equal((await failure(sandbox.runBackground("a"))).code, "sandbox.died");
+  assert.equal((await failure((await sandbox.pty()).wait())).code, "sandbox.died");
+});
+
+const info = { name: "a", path: "/a", type: "file", size: 1, mode: "-rw-r--r--", owner: "user", group: "user", modified: record.created_at };
+
+/** Pieces that come one after another, each after so long. */
+async function* slowly(count: number, ms: number): AsyncGenerator<Uint8Array, void, undefined> {
+  for (let i = 0; i < count; i++) {
+    await new Promise((resolve) => setTimeout(resolve, ms));
+    yield new Uint8Array(1000).fill(i);
+  }
+}
+
+test("what is sent may take longer than the answer", async () => {
+  const sizes: number[] = [];
+  await using server = await fake((request, response) => {
+    if (request.method === "GET") return json(response, 200, record);
+    let size = 0;
+    request.on("data", (d: Buffer) => (size += d.length));
+    request.on("end", () => {
+      sizes.push(size);
+      if (request.url!.includes("/archive")) json(response, 200, { files: 1, bytes: 1, count: 1, size: 1 });
+      else json(response, 200, info);
+    });
+  });
+  const sandbox = await server.client().sandboxes.get("x");
+  const patient = { timeoutMs: 2000 };
+  await Promise.all([
+    sandbox.filesystem.write("a", slowly(6, 600), patient),
+    sandbox.filesystem.upload(slowly(2, 3000), "a", patient),
+    sandbox.filesystem.append("a", ReadableStream.from(slowly(6, 600)) as ReadableStream<Uint8Array>, patient),
+    sandbox.processes.sendStdin(7, slowly(6, 600), patient),
+  ]);
+  assert.deepEqual(sizes.sort((a, b) => a - b), [2000, 6000, 6000, 6000]);
+
+  // A source that fails is what went wrong, whoever carries it.
+  const broken = new Error("the disk is broken");
+  async function* breaks(): AsyncGenerator<Uint8Array, void, undefined> {
+    yield* slowly(1, 1);
+    throw broken;
+  }
+  assert.equal(await failure(sandbox.filesystem.write("a", breaks())), broken);
+  assert.equal(await failure(sandbox.processes.sendStdin(7, breaks())), broken);
+});
+
+test("a server that stops taking is not waited for, nor its source kept", async () => {
+  await using server = await fake((request, response) => {
+    if (request.method === "GET") json(response, 200, record);
+    else request.pause();
+  });
+  const sandbox = await server.client().sandboxes.get("x");
+  for (const send of [(d: Data) => sandbox.filesystem.write("a", d, { timeoutMs: 1000 }), (d: Data) => sandbox.processes.sendStdin(7, d, { timeoutMs: 1000 })]) {
+    let ended = false;
+    async function* endless(): AsyncGenerator<Uint8Array, void, undefined> {
+      try {
+        for (;;) yield new Uint8Array(1 << 20);
+      } finally {
+        ended = true;
+      }
+    }
+    assert.ok((await failure(send(endless()))) instanceof TimeoutError);
+    await until(async () => ended);
+  }
+});
+
+test("input goes in every form, and not by a fetch that gives up", async () => {
+  const bodies: string[] = [];
+  await using server = await fake((request, response) => {
+    if (request.method === "GET") return json(response, 200, record);
+    if (request.url!.includes("/gone/")) return json(response, 404, { error: { code: "process.not_found", message: "m" } });
+    let text = "";
+    request.on("data", (d) => (text += d));
+    request.on("end", () => {
+      bodies.push(text);
+      response.writeHead(204).end();
+    });
+  });
+  const sandbox = await server.client().sandboxes.get("x");
+  const saved = globalThis.fetch;
+  globalThis.fetch = () => Promise.reject(new Error("not by this one"));
+  try {
+    await sandbox.processes.sendStdin(7, "text");
+    await sandbox.processes.sendStdin(7, "", { close: true });
+    await sandbox.processes.sendStdin(7, new TextEncoder().encode("bytes"));
+    await sandbox.processes.sendStdin(7, new Blob(["blob"]));
+    await sandbox.processes.sendStdin(7, new Blob(["str", "eam"]).stream());
+    // An answer that does not wait for the input ends the call, and the input.
+    let ended = false;
+    async function* hangs(): AsyncGenerator<Uint8Array, void, undefined> {
+      try {
+        for (;;) yield* slowly(1, 50);
+      } finally {
+        ended = true;
+      }
+    }
+    assert.equal((await failure(sandbox.processes.sendStdin("gone", hangs()))).code, "process.not_found");
+    await until(async () => ended);
+  } finally {
+    globalThis.fetch = saved;
+  }
+  assert.deepEqual(bodies, ["text", "", "bytes", "blob", "stream"]);
+});
+
+test("an answer waits for its reader", async () => {
+  await using server = await fake((request, response) => {
+    if (request.url === "/v1/sandboxes/x") return json(response, 200, record);
+    const watch = request.url!.includes("/watch");
+    response.writeHead(200, { "Content-Type": watch ? "text/event-stream" : "application/octet-stream" });
+    response.end(watch ? 'data: {"type":"create","path":"/a"}\n\n' : "content");
+  });
+  const { filesystem } = await server.client().sandboxes.get("x");
+  const watch = await filesystem.watch("a", { timeoutMs: 2000 });
+  const content = await filesystem.read("a", { format: "stream", timeoutMs: 2000 });
+  await new Promise((resolve) => setTimeout(resolve, 3000));
+  assert.equal((await watch.next()).value?.path, "/a");
+  assert.equal(await new Response(content).text(), "content");
+});
+
+test("a download with nowhere to go is dropped", async () => {
+  let open = 0;
+  await using server = await fake((request, response) => {
+    if (request.url === "/v1/sandboxes/x") return json(response, 200, record);
+    open++;
+    response.on("close", () => open--);
+    response.writeHead(200, { "Content-Type": request.url!.includes("/archive") ? "application/gzip" : "application/octet-stream" });
+    response.write("the first of many");
+  });
+  const sandbox = await server.client().sandboxes.get("x");
+  const locked = new WritableStream<Uint8Array>();
+  locked.getWriter();
+  assert.equal((await failure(sandbox.filesystem.download("a", "/nowhere/at/all"))).code, "ENOENT");
+  assert.equal((await failure(sandbox.filesystem.downloadArchive("a", "/nowhere/at/all"))).code, "ENOENT");
+  assert.ok((await failure(sandbox.filesystem.download("a", locked))) instanceof TypeError);
+  await until(async () => open === 0);
+});
+
+test("a page is not the content of a file", async () => {
+  await using server = await fake((request, response) => {
+    if (request.url === "/v1/sandboxes/x") return json(response, 200, record);
+    response.writeHead(200, { "Content-Type": "text/html" });
+    response.end("<html>sign in");
+  });
+  const { filesystem } = await server.client().sandboxes.get("x");
+  const target = join(tmpdir(), "pandastack-page-" + process.pid);
+  for (const call of [
+    () => filesystem.read("a"),
+    () => filesystem.read("a", { format: "bytes", offset: 1 }),
+    () => filesystem.read("a", { format: "stream" }),
+    () => filesystem.download("a", target),
+    () => filesystem.downloadArchive("a", target),
+  ]) {
+    assert.equal((await failure(call())).code, "client.not_a_pandastack_server");
+  }
+  assert.ok(!existsSync(target));
 });

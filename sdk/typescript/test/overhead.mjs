@@ -1,4 +1,6 @@
-// Measures what the package adds to a request of fetch, for exec.
+// Measures what the package adds to a request of fetch, for exec. The aim is 0.3 ms
+// at the median. With its own server it fails from 3 ms on: that is never the
+// machine's other work, but something in the package that waits.
 //
 //   node test/overhead.mjs                                        # a server that answers at once
 //   TEST_API=http://... TEST_KEY=pds_... node test/overhead.mjs   # a real one
@@ -17,8 +19,10 @@ const stand = createServer((request, response) => {
     response.end(JSON.stringify(body));
   });
 });
+const LIMIT_MS = 3;
 let { TEST_API: api, TEST_KEY: key = "pds_x" } = process.env;
-if (!api) {
+const own = !api;
+if (own) {
   await new Promise((resolve) => stand.listen(0, "127.0.0.1", resolve));
   api = `http://127.0.0.1:${stand.address().port}`;
 }
@@ -51,4 +55,9 @@ const base = median(times.fetch);
 for (const name of Object.keys(ways)) {
   const p50 = median(times[name]);
   console.log(`overhead: ${name.padEnd(14)} p50 ${p50.toFixed(3)} ms, ${(p50 - base >= 0 ? "+" : "") + (p50 - base).toFixed(3)} ms`);
+}
+const added = median(times["exec(cmd, 30)"]) - base;
+if (own && added > LIMIT_MS) {
+  console.error(`overhead: exec(cmd, 30) adds ${added.toFixed(3)} ms to a request, which is more than ${LIMIT_MS} ms`);
+  process.exitCode = 1;
 }

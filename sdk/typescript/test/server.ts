@@ -1,5 +1,6 @@
 // The real server that run.mjs started, and servers that answer as a test wants.
 
+import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { PandaStack, type ClientOptions, type Sandbox } from "@pandastack/sdk";
@@ -26,11 +27,23 @@ export interface Fake extends AsyncDisposable {
   client(more?: ClientOptions): PandaStack;
 }
 
-/** Starts a server that answers as the test says. */
-export async function fake(answer: (request: IncomingMessage, response: ServerResponse, n: number) => void): Promise<Fake> {
+/** Starts a server that answers as the test says. WebSockets get what frames are, if there are any. */
+export async function fake(answer: (request: IncomingMessage, response: ServerResponse, n: number) => void, frames?: (path: string) => Buffer): Promise<Fake> {
   const requests: IncomingMessage[] = [];
   const server = createServer((request, response) => answer(request, response, requests.push(request)));
-  server.on("upgrade", (_, socket) => socket.destroy());
+  server.on("upgrade", (request, socket) => {
+    socket.on("error", () => undefined); // the client may be gone
+    if (!frames) {
+      socket.destroy();
+      return;
+    }
+    const key = request.headers["sec-websocket-key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    const head = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Accept: " + createHash("sha1").update(key).digest("base64")];
+    const protocol = request.headers["sec-websocket-protocol"]?.split(",")[0];
+    if (protocol) head.push("Sec-WebSocket-Protocol: " + protocol);
+    socket.write(head.join("\r\n") + "\r\n\r\n");
+    socket.resume().end(frames(request.url!));
+  });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
