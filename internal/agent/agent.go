@@ -43,7 +43,7 @@ type Config struct {
 	Templates []Template
 	Shells    int // runtime shells kept ready for each of Templates
 
-	BootTimeout time.Duration // of a restored machine and its guest; default 10 s
+	BootTimeout time.Duration // of a restored machine and its guest; default 30 s
 	ColdTimeout time.Duration // of a cold one; default 60 s
 
 	Log     *slog.Logger      // default: nothing is logged
@@ -95,7 +95,7 @@ func New(cfg Config) *Agent {
 		cfg.Snapshots = filepath.Join(cfg.Dir, "snapshots")
 	}
 	if cfg.BootTimeout <= 0 {
-		cfg.BootTimeout = 10 * time.Second
+		cfg.BootTimeout = 30 * time.Second
 	}
 	if cfg.ColdTimeout <= 0 {
 		cfg.ColdTimeout = time.Minute
