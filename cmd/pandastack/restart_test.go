@@ -49,9 +49,10 @@ func TestKill(t *testing.T) {
 		t.Errorf("file and environment after the restart: %q", got)
 	}
 	beat := sh(t, again, "cat ~/beat")
-	time.Sleep(300 * time.Millisecond)
-	if sh(t, again, "cat ~/beat") == beat {
-		t.Error("the background process of before the restart has stopped")
+	for deadline := time.Now().Add(30 * time.Second); sh(t, again, "cat ~/beat") == beat; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the background process of before the restart has stopped")
+		}
 	}
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		if _, err := c.Sandboxes.Get(t.Context(), doomed.ID); client.IsNotFound(err) {
