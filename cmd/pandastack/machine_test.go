@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -241,5 +240,3 @@ func (m *machine) serve(dir string, args ...string) *server {
 	s := &server{dataDir: dir, program: m.program, http: m.httpClient()}
 	return s.owned(m.t, args...)
 }
-
-func (m *machine) String() string { return fmt.Sprintf("machine %s", m.host.pid()) }
